@@ -1,0 +1,59 @@
+/** bun run start:reaper: the reaper as a service, with /metrics, /healthz and /readyz beside it. */
+import { openDatabase } from '../src/db/client.ts'
+import { surviveLostSocketWrites } from '../src/db/crash-filter.ts'
+import { migrate } from '../src/db/migrate.ts'
+import { createReaper } from '../src/reaper/loop.ts'
+import { createLog } from '../src/telemetry/log.ts'
+import { createMetrics } from '../src/telemetry/metrics.ts'
+import { startTelemetryServer } from '../src/telemetry/server.ts'
+import { findDatabase, readConfigOrExit, untilStopped } from './support/program.ts'
+
+const config = readConfigOrExit()
+const stopped = untilStopped()
+const log = createLog({ level: config.logLevel })
+for (const warning of config.warnings) log.warn(warning)
+
+const { tables } = config.reaper
+const metrics = createMetrics({ stages: Object.keys(config.stages.leaseSec), tables })
+surviveLostSocketWrites(() => log.warn('a connection closed while it was written to; its query runs into the deadline'))
+
+const target = await findDatabase(config, log)
+const db = openDatabase({
+  url: target.url,
+  poolMax: config.database.poolMax,
+  prepare: config.database.prepare,
+  queryTimeoutSec: config.database.queryTimeoutSec,
+  applicationName: 'leasehold reaper',
+  onReplaced: (reason) => {
+    metrics.count('database_client_replacements_total', {})
+    log.warn({ reason }, 'database client replaced')
+  },
+})
+if (target.isEmbedded) await migrate(db, target.url, { tables, maxAttempts: config.maxAttempts })
+
+const reaper = createReaper({
+  db,
+  log,
+  metrics,
+  tables,
+  heartbeatSec: config.heartbeatSec,
+  stages: config.stages,
+  leaseTimeoutSec: config.leaseTimeoutSec,
+  nullLeaseSec: config.reaper.nullLeaseSec,
+  intervalSec: config.reaper.intervalSec,
+  batchSize: config.reaper.batchSize,
+  maxAttempts: config.maxAttempts,
+  backoffLadderMs: config.backoffLadderMs,
+})
+const server = startTelemetryServer({ ...config.http, metrics, health: reaper.health, beforeScrape: reaper.showAges })
+log.info({ tables, database: db.target, http: server.url, intervalSec: config.reaper.intervalSec }, 'reaper started')
+reaper.start()
+
+const signal = await stopped
+log.info({ signal }, 'stopping')
+await reaper.stop()
+await server.stop()
+await db.close()
+await target.stop()
+log.info('stopped')
+process.exit(0)

@@ -1,0 +1,47 @@
+/** What every program of ours does around its work: read the settings, find the database, stop on a signal. */
+import type { Logger } from 'pino'
+
+import { type Config, ConfigError, loadConfig } from '../../src/config/config.ts'
+import { startEmbedded } from '../../src/db/embedded.ts'
+
+/** Exit codes: 0 done, 1 failed, 2 usage or configuration. */
+export const EXIT_CONFIGURATION = 2
+
+/** The settings, or the end of the program with all faults listed. */
+export function readConfigOrExit(): Config {
+  try {
+    return loadConfig()
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    process.stderr.write(`${error.message}\nEvery variable is explained in .env.example.\n`)
+    process.exit(EXIT_CONFIGURATION)
+  }
+}
+
+export interface Target {
+  url: string
+  isEmbedded: boolean
+  stop(): Promise<void>
+}
+
+/** DATABASE_URL if set, and then nothing embedded is touched; else the embedded server. */
+export async function findDatabase(config: Config, log: Pick<Logger, 'info'>): Promise<Target> {
+  if (config.database.url !== null) return { url: config.database.url, isEmbedded: false, stop: () => Promise.resolve() }
+  log.info({ dataDir: config.database.dataDir }, 'DATABASE_URL is not set: starting an embedded PostgreSQL')
+  const server = await startEmbedded({ dataDir: config.database.dataDir })
+  return { url: server.url, isEmbedded: true, stop: server.stop }
+}
+
+/** Resolves at the first SIGTERM or SIGINT (PM2 sends the latter); a second one ends the program at once. */
+export function untilStopped(): Promise<NodeJS.Signals> {
+  return new Promise((stop) => {
+    let isStopping = false
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+      process.on(signal, () => {
+        if (isStopping) process.exit(signal === 'SIGTERM' ? 143 : 130)
+        isStopping = true
+        stop(signal)
+      })
+    }
+  })
+}

@@ -1,0 +1,169 @@
+/** The environment as one typed object: read once, at start, and either whole and sensible or refused with reasons. */
+import type { z } from 'zod'
+
+import { backoffLadder, DEFAULT_BACKOFF_LADDER_MS } from '../job/backoff.ts'
+import { stagePolicy, type StagePolicy } from '../job/stage.ts'
+import { type Setting, SETTINGS, STAGE_FACTOR, stageFactorKind } from './settings.ts'
+
+type Key = keyof typeof SETTINGS
+type Values = { [K in Key]: z.output<(typeof SETTINGS)[K]['kind']> | null }
+export type Environment = Record<string, string | undefined>
+
+export interface Config {
+  database: { url: string | null; poolMax: number; prepare: boolean; queryTimeoutSec: number; dataDir: string }
+  heartbeatSec: number
+  leaseTimeoutSec: number
+  maxAttempts: number
+  backoffLadderMs: readonly number[]
+  stages: StagePolicy
+  reaper: { tables: string[]; intervalSec: number; batchSize: number; nullLeaseSec: number }
+  http: { host: string; port: number }
+  logLevel: string
+  /** Doubtful, but not wrong; to be logged once at start. */
+  warnings: string[]
+}
+
+/** Thrown when the environment makes no sense. The message lists every fault at once. */
+export class ConfigError extends Error {
+  readonly faults: string[]
+
+  constructor(faults: string[]) {
+    super(`The configuration cannot be used:\n${faults.map((fault) => `  ${fault}`).join('\n')}`)
+    this.name = 'ConfigError'
+    this.faults = faults
+  }
+}
+
+export function loadConfig(env: Environment = process.env): Config {
+  const faults: string[] = []
+  const values = readValues(env, faults)
+  const factors = readFactors(env, values, faults)
+  if (faults.length > 0) throw new ConfigError(faults)
+
+  const heartbeatSec = must(values.heartbeatSec)
+  const config: Config = {
+    database: {
+      url: values.databaseUrl,
+      poolMax: must(values.databasePoolMax),
+      prepare: must(values.databasePrepare),
+      queryTimeoutSec: must(values.queryTimeoutSec),
+      dataDir: must(values.dataDir),
+    },
+    heartbeatSec,
+    leaseTimeoutSec: values.leaseTimeoutSec ?? 3 * heartbeatSec,
+    maxAttempts: must(values.maxAttempts),
+    backoffLadderMs: ladderOf(values),
+    stages: stagePolicy({
+      heartbeatSec,
+      factors,
+      defaultLeaseSec: must(values.defaultLeaseSec),
+      maxRuntimeSec: must(values.maxRuntimeSec),
+    }),
+    reaper: {
+      tables: must(values.reaperTables),
+      intervalSec: must(values.reaperIntervalSec),
+      batchSize: must(values.reaperBatchSize),
+      nullLeaseSec: must(values.reaperNullLeaseSec),
+    },
+    http: { host: must(values.httpHost), port: must(values.httpPort) },
+    logLevel: must(values.logLevel),
+    warnings: [],
+  }
+  checkTogether(env, config, values, faults)
+  if (faults.length > 0) throw new ConfigError(faults)
+  return config
+}
+
+/** Every name that is set is checked, also one that a stronger name overrules: it is a mistake either way. */
+function readValues(env: Environment, faults: string[]): Values {
+  const values: Record<string, unknown> = {}
+  for (const [key, setting] of Object.entries<Setting>(SETTINGS)) {
+    let chosen: unknown
+    for (const name of setting.names) {
+      const value = readOne(env, name, setting, faults)
+      chosen ??= value
+    }
+    values[key] = chosen ?? (setting.fallback === null ? null : setting.kind.parse(setting.fallback))
+  }
+  return values as Values
+}
+
+function readFactors(env: Environment, values: Values, faults: string[]): Record<string, number> {
+  const factors: Record<string, number> = {
+    clip: values.clipFactor ?? 0,
+    asr: values.asrFactor ?? 0,
+    burnin: values.burninFactor ?? 0,
+  }
+  for (const name of Object.keys(env)) {
+    const stage = STAGE_FACTOR.exec(name)?.[1]?.toLowerCase()
+    if (stage === undefined || Object.hasOwn(factors, stage)) continue
+    const value = readOne(env, name, { kind: stageFactorKind, fallback: null }, faults)
+    if (value !== undefined) factors[stage] = value as number
+  }
+  return factors
+}
+
+function readOne(
+  env: Environment,
+  name: string,
+  setting: Pick<Setting, 'kind' | 'fallback' | 'secret'>,
+  faults: string[],
+): unknown {
+  const raw = env[name]
+  if (raw === undefined) return undefined
+  const parsed = setting.kind.safeParse(raw)
+  if (parsed.success) return parsed.data
+  const came = raw.trim() === '' ? 'an empty value' : setting.secret ? 'something else' : JSON.stringify(raw.slice(0, 80))
+  const remedy = setting.fallback === null ? 'remove it to leave it unset' : `remove it to use ${setting.fallback}`
+  faults.push(`${name}: ${parsed.error.issues[0]?.message ?? 'not understood'}, got ${came} (${remedy})`)
+  return undefined
+}
+
+function ladderOf({ backoffBaseMs: base, backoffMaxMs: max }: Values): readonly number[] {
+  if (base === null && max === null) return DEFAULT_BACKOFF_LADDER_MS
+  if (base === null) return backoffLadder(Math.min(30_000, max ?? 0), max ?? 0)
+  return backoffLadder(base, max ?? Math.max(base, 600_000))
+}
+
+/** Settings that are each fine and fight each other. */
+function checkTogether(env: Environment, config: Config, values: Values, faults: string[]): void {
+  const { heartbeatSec, stages, leaseTimeoutSec, reaper } = config
+  const leaseName = nameInForce(env, 'defaultLeaseSec')
+  const heartbeatName = nameInForce(env, 'heartbeatSec')
+  if (stages.defaultLeaseSec < 2 * heartbeatSec) {
+    faults.push(
+      `${leaseName}: expected at least two heartbeats (${2 * heartbeatSec} s with ${heartbeatName}=${heartbeatSec}), got ${stages.defaultLeaseSec}`,
+    )
+  }
+  if (leaseTimeoutSec < 2 * heartbeatSec) {
+    faults.push(
+      `LEASE_TIMEOUT_SEC: expected at least two heartbeats (${2 * heartbeatSec} s with ${heartbeatName}=${heartbeatSec}), got ${leaseTimeoutSec}`,
+    )
+  }
+  if (values.backoffBaseMs !== null && values.backoffMaxMs !== null && values.backoffBaseMs > values.backoffMaxMs) {
+    faults.push(
+      `${nameInForce(env, 'backoffBaseMs')}: expected at most ${nameInForce(env, 'backoffMaxMs')} (${values.backoffMaxMs}), got ${values.backoffBaseMs}`,
+    )
+  }
+  if (stages.defaultLeaseSec >= 2 * heartbeatSec && stages.defaultLeaseSec < 3 * heartbeatSec) {
+    config.warnings.push(`${leaseName} is under three heartbeats: one lost renewal can cost a healthy job its lease`)
+  }
+  for (const [stage, factor] of Object.entries(stages.factors)) {
+    if (factor < 3) {
+      config.warnings.push(`${stage.toUpperCase()}_SLA_FACTOR=${factor} is below 3: the lease stays at three heartbeats`)
+    }
+  }
+  if (reaper.nullLeaseSec < leaseTimeoutSec) {
+    config.warnings.push('REAPER_NULL_LEASE_SEC is below LEASE_TIMEOUT_SEC: a job that never beats is reaped sooner than one that did')
+  }
+}
+
+function nameInForce(env: Environment, key: Key): string {
+  const names: readonly string[] = SETTINGS[key].names
+  return names.find((name) => env[name] !== undefined) ?? SETTINGS[key].names[0]
+}
+
+function must<T>(value: T | null): T {
+  if (value === null) throw new Error('a setting with a default came out empty')
+  return value
+}

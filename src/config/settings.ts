@@ -1,0 +1,156 @@
+/** Every environment variable we know: its names (the first one set wins), its kind, its default and what it does. */
+import type { z } from 'zod'
+
+import { factor, milliseconds, onOff, oneOf, postgresUrl, seconds, tableNames, text, wholeNumber } from './kinds.ts'
+
+export interface Setting<T = unknown> {
+  /** In order of precedence: JOB_*, then the plain name, then QUEUE_*. */
+  names: readonly [string, ...string[]]
+  kind: z.ZodType<T>
+  /** As it would be written in the environment; null when unset means something of its own. */
+  fallback: string | null
+  help: string
+  /** Never shown: not in an error, a log line or a page. */
+  secret?: boolean
+}
+
+const DAY = 24 * 3600
+
+export const SETTINGS = {
+  databaseUrl: setting({
+    names: ['DATABASE_URL'],
+    kind: postgresUrl(),
+    fallback: null,
+    help: 'Your PostgreSQL. Unset: an embedded one under DATA_DIR is started, migrated and used.',
+    secret: true,
+  }),
+  databasePoolMax: setting({
+    names: ['DATABASE_POOL_MAX'],
+    kind: wholeNumber({ min: 1, max: 100 }),
+    fallback: '4',
+    help: 'Connections one process may open.',
+  }),
+  databasePrepare: setting({
+    names: ['DATABASE_PREPARE'],
+    kind: onOff(),
+    fallback: 'off',
+    help: 'Prepared statements: on saves planning on a direct connection; off works through PgBouncer in transaction mode.',
+  }),
+  queryTimeoutSec: setting({
+    names: ['QUERY_TIMEOUT_SEC'],
+    kind: seconds({ min: 0.1, max: 600 }),
+    fallback: '10',
+    help: 'Deadline of every query, kept by the client; a connection that misses it is replaced.',
+  }),
+  dataDir: setting({
+    names: ['DATA_DIR'],
+    kind: text('a folder'),
+    fallback: '.data',
+    help: 'Where the embedded database keeps its files.',
+  }),
+  heartbeatSec: setting({
+    names: ['HEARTBEAT_INTERVAL_SEC', 'HEARTBEAT_SEC'],
+    kind: seconds({ min: 0.1, max: 3600 }),
+    fallback: '10',
+    help: 'How often a worker renews its leases. Every lease is at least three of these.',
+  }),
+  defaultLeaseSec: setting({
+    names: ['DEFAULT_LEASE_SEC', 'QUEUE_VISIBILITY_SEC'],
+    kind: seconds({ min: 0.2, max: DAY }),
+    fallback: '300',
+    help: 'Lease of a job with an unknown stage or none; also the least a run deadline can be.',
+  }),
+  leaseTimeoutSec: setting({
+    names: ['LEASE_TIMEOUT_SEC'],
+    kind: seconds({ min: 0.2, max: DAY }),
+    fallback: null,
+    help: 'A job without a lease is stale when its heartbeat is older than this. Unset: three heartbeats.',
+  }),
+  maxAttempts: setting({
+    names: ['JOB_MAX_ATTEMPTS', 'MAX_ATTEMPTS', 'QUEUE_MAX_ATTEMPTS'],
+    kind: wholeNumber({ min: 1, max: 1_000_000 }),
+    fallback: '3',
+    help: 'Attempts of a job whose own max_attempts is NULL; column default of new tables.',
+  }),
+  backoffBaseMs: setting({
+    names: ['JOB_BACKOFF_MS_BASE', 'QUEUE_RETRY_BACKOFF_MS_BASE'],
+    kind: milliseconds({ min: 1, max: 7 * DAY * 1000 }),
+    fallback: null,
+    help: 'Pause after the first attempt, doubled after each further one. Neither base nor max set: 30 s, 2 min, 10 min.',
+  }),
+  backoffMaxMs: setting({
+    names: ['JOB_BACKOFF_MS_MAX', 'QUEUE_RETRY_BACKOFF_MS_MAX'],
+    kind: milliseconds({ min: 1, max: 7 * DAY * 1000 }),
+    fallback: null,
+    help: 'Longest pause between attempts (before up to 10 % of jitter). Only base set: 600000 or base, whichever is more.',
+  }),
+  maxRuntimeSec: setting({
+    names: ['JOB_MAX_RUNTIME_SEC'],
+    kind: seconds({ min: 0, max: 365 * DAY }),
+    fallback: '21600',
+    help: 'Longest run of a job without expected_duration_ms, however faithfully it beats; 0: no limit.',
+  }),
+  clipFactor: slaFactor('CLIP_SLA_FACTOR', '6'),
+  asrFactor: slaFactor('ASR_SLA_FACTOR', '12'),
+  burninFactor: slaFactor('BURNIN_SLA_FACTOR', '8'),
+  reaperTables: setting({
+    names: ['REAPER_TABLES'],
+    kind: tableNames(),
+    fallback: 'jobs,asr_jobs',
+    help: 'Tables the reaper watches and bun run migrate prepares.',
+  }),
+  reaperIntervalSec: setting({
+    names: ['REAPER_INTERVAL_SEC'],
+    kind: seconds({ min: 0.2, max: DAY }),
+    fallback: '60',
+    help: 'Longest pause between two passes; the reaper wakes earlier when a lease ends.',
+  }),
+  reaperBatchSize: setting({
+    names: ['REAPER_BATCH_SIZE'],
+    kind: wholeNumber({ min: 1, max: 10_000 }),
+    fallback: '1000',
+    help: 'Most rows one statement moves; it is halved when a statement times out.',
+  }),
+  reaperNullLeaseSec: setting({
+    names: ['REAPER_NULL_LEASE_SEC'],
+    kind: seconds({ min: 1, max: 30 * DAY }),
+    fallback: '3600',
+    help: 'A job with neither lease nor heartbeat is stale when it started longer ago than this.',
+  }),
+  httpHost: setting({
+    names: ['HTTP_HOST'],
+    kind: text('an address to listen on'),
+    fallback: '127.0.0.1',
+    help: 'Where /metrics, /healthz and /readyz listen.',
+  }),
+  httpPort: setting({
+    names: ['HTTP_PORT'],
+    kind: wholeNumber({ min: 0, max: 65_535 }),
+    fallback: '9464',
+    help: 'Their port; 0 takes any free one.',
+  }),
+  logLevel: setting({
+    names: ['LOG_LEVEL'],
+    kind: oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'),
+    fallback: 'info',
+    help: 'Least level that is logged. JSON lines; pretty on a terminal.',
+  }),
+} as const
+
+/** Any stage may bring its own factor: ENCODE_SLA_FACTOR=10 makes `encode` a known stage. */
+export const STAGE_FACTOR = /^([A-Z][A-Z0-9_]*)_SLA_FACTOR$/
+export const stageFactorKind: z.ZodType<number> = factor({ min: 1, max: 10_000 })
+
+function slaFactor(name: string, fallback: string): Setting<number> {
+  const stage = name.replace('_SLA_FACTOR', '').toLowerCase()
+  return setting({
+    names: [name],
+    kind: factor({ min: 1, max: 10_000 }),
+    fallback,
+    help: `How many heartbeats a ${stage} job may miss; its lease is this many heartbeats, at least three. Any stage may have one.`,
+  })
+}
+
+function setting<T>(definition: Setting<T>): Setting<T> {
+  return definition
+}

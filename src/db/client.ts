@@ -1,0 +1,107 @@
+/**
+ * A database client that can be trusted when things break. postgres.js 3.4 can leave a query unanswered for ever when
+ * its backend dies, so every query has a deadline of ours, and a client that misses it is replaced by a fresh one.
+ */
+import { connect as openSocket } from 'node:net'
+
+import postgres, { type PendingQuery, type RowList, type Row } from 'postgres'
+
+import { DeadlineError } from './errors.ts'
+import type { Sql } from './sql.ts'
+
+export interface DatabaseOptions {
+  url: string
+  poolMax?: number
+  prepare?: boolean
+  queryTimeoutSec?: number
+  applicationName?: string
+  /** Told when a client missed a deadline and was replaced. */
+  onReplaced?: (reason: string) => void
+}
+
+export interface Database {
+  /** Runs one statement. It is sent by this call alone: no transaction, no session state, so any pooler may sit between. */
+  query<T extends readonly Row[]>(
+    build: (sql: Sql) => PendingQuery<T>,
+    options?: { deadlineSec?: number },
+  ): Promise<RowList<T>>
+  /** host:port/database, safe to show. */
+  readonly target: string
+  close(): Promise<void>
+}
+
+export function openDatabase(options: DatabaseOptions): Database {
+  const defaultDeadlineSec = options.queryTimeoutSec ?? 10
+  const target = safeTarget(options.url)
+  let client = connect(options, defaultDeadlineSec)
+  let isClosed = false
+
+  function replace(stuck: Sql, reason: string): void {
+    if (stuck !== client || isClosed) return
+    client = connect(options, defaultDeadlineSec)
+    // Others may still be waiting on the old pool with time left; those that are stuck too run into their own deadline.
+    stuck.end({ timeout: defaultDeadlineSec }).catch(() => undefined)
+    options.onReplaced?.(reason)
+  }
+
+  return {
+    target,
+    async query(build, { deadlineSec = defaultDeadlineSec } = {}) {
+      const used = client
+      const pending = build(used)
+      const late = Promise.withResolvers<never>()
+      const timer = setTimeout(() => {
+        late.reject(new DeadlineError(deadlineSec))
+        pending.catch(() => undefined)
+        cancelOnServer(pending, options.url)
+        replace(used, `no answer within ${deadlineSec} s`)
+      }, deadlineSec * 1000)
+      try {
+        return await Promise.race([pending, late.promise])
+      } finally {
+        clearTimeout(timer)
+      }
+    },
+    async close() {
+      isClosed = true
+      await client.end({ timeout: 2 })
+    },
+  }
+}
+
+function connect(options: DatabaseOptions, deadlineSec: number): Sql {
+  return postgres(options.url, {
+    max: options.poolMax ?? 4,
+    prepare: options.prepare ?? false,
+    connect_timeout: Math.max(1, Math.min(5, Math.ceil(deadlineSec))),
+    // Back within a second of the database's return; the jitter keeps a fleet from knocking all at once.
+    backoff: (retries: number) => (0.5 + Math.random() / 2) * Math.min(0.05 * 2 ** retries, 1),
+    connection: { application_name: options.applicationName ?? 'leasehold' },
+    onnotice: () => undefined,
+  })
+}
+
+/**
+ * Asks the server to stop a statement nobody waits for any more, so that it does not go on holding row locks.
+ * Done by hand because the client's own cancel() can end in a rejection that nobody can catch.
+ */
+function cancelOnServer(pending: unknown, url: string): void {
+  const { state, active } = pending as { state?: { pid?: number; secret?: number } | null; active?: boolean }
+  if (!active || !state?.pid || state.secret === undefined || state.secret === null) return
+  const message = Buffer.alloc(16)
+  message.writeInt32BE(16, 0)
+  message.writeInt32BE(80877102, 4)
+  message.writeInt32BE(state.pid, 8)
+  message.writeInt32BE(state.secret, 12)
+  const { hostname, port } = new URL(url)
+  const socket = openSocket({ host: hostname.replaceAll(/^\[|\]$/g, ''), port: Number(port || 5432), timeout: 2000 })
+  socket.on('error', () => socket.destroy())
+  socket.on('timeout', () => socket.destroy())
+  socket.on('connect', () => socket.end(message))
+}
+
+/** Where we connect to, without user, password or parameters. */
+export function safeTarget(url: string): string {
+  const { host, pathname } = new URL(url)
+  return `${host}${pathname}`
+}

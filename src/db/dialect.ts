@@ -1,0 +1,154 @@
+/** Turns a profile into named SQL fragments, once. In every statement the job row goes by the alias `j`. */
+import { JITTER_FRACTION } from '../job/backoff.ts'
+import { STATUSES, type Status } from '../job/status.ts'
+import { type CatalogTable, quotedTable } from './catalog.ts'
+import type { ColumnKey, Profile } from './profile.ts'
+import { type Fragment, join, quoteLiteral, quoteName, raw, sql } from './sql.ts'
+
+export interface Dialect {
+  table: Fragment
+  /** The table as PostgreSQL's own id. */
+  regclass: Fragment
+  /** Reads a column of `j`; a typed NULL where the table has none. */
+  read: Record<ColumnKey, Fragment>
+  /** The status words as literals of the column's own type, so that enums and partial indexes both fit. */
+  status: Record<Status, Fragment>
+  /** `column = value, …` for the columns the table has; the others are left out. */
+  set: (values: Partial<Record<ColumnKey, Fragment>>) => Fragment
+  /** The moment from which a queued job may run; oldest first is also the order of claims. */
+  dueAt: Fragment
+  /** Attempts so far, NULL read as none. */
+  attempts: Fragment
+  /** When a job without lease and heartbeat was last seen alive, as far as the table can tell. */
+  lastSeenAt: Fragment
+  /** What makes a write the holder's own: status, holder and attempt. Which race it closes: a zombie against a newer attempt. */
+  isHeldBy: (holder: Fragment, attempt: Fragment) => Fragment
+  /** An INSERT of one event per row of `source`, for use inside the statement that makes the change. */
+  tell: (event: EventRows) => Fragment
+  /** The event rows of one attempt of one job, for a finish whose answer was lost. */
+  toldBy: (event: { id: string; attempt: number; holder: string; types: string[] }) => Fragment
+}
+
+interface EventRows {
+  jobId: Fragment
+  type: Fragment
+  /** A jsonb expression. */
+  details: Fragment
+  /** FROM clause and what follows it. */
+  source: Fragment
+}
+
+const TIMESTAMPS: ReadonlySet<ColumnKey> = new Set(['leaseExpiresAt', 'heartbeatAt', 'startedAt', 'nextRunAt', 'finishedAt'])
+const NUMBERS: ReadonlySet<ColumnKey> = new Set(['attempts', 'maxAttempts', 'progress', 'expectedDurationMs'])
+
+/** Diagnosis may be cut short; a holder may not, it is part of the fence. */
+const CUT_TO_FIT: ReadonlySet<ColumnKey> = new Set(['failCode', 'failReason'])
+
+/** The time of the statement: not frozen by a surrounding transaction, and the same for all its rows. */
+export const NOW: Fragment = sql`statement_timestamp()`
+
+export function createDialect(profile: Profile, jobs: CatalogTable, events: CatalogTable | null): Dialect {
+  const { columns } = profile
+  const statusType = jobs.columns.get(columns.status)?.type ?? 'text'
+  const has = (column: string | null): column is string => column !== null && jobs.columns.has(column)
+  // A timestamp without a zone could be off by hours either way, so it tells us nothing about age.
+  const isPointInTime = (column: string | null): column is string =>
+    has(column) && /with time zone$/.test(jobs.columns.get(column)?.type ?? '')
+
+  const read = Object.fromEntries(
+    Object.entries(columns).map(([key, column]) => [key, column === null ? absent(key as ColumnKey) : of(column)]),
+  ) as Record<ColumnKey, Fragment>
+
+  /** An explicit cast cuts a text to the length of its column, where an assignment would refuse it. */
+  const assign = (column: string, cutToFit: boolean, value: Fragment): Fragment => {
+    const type = jobs.columns.get(column)?.type ?? 'text'
+    return cutToFit ? sql`${raw(quoteName(column))} = (${value})::${raw(type)}` : sql`${raw(quoteName(column))} = ${value}`
+  }
+
+  const seenAt = [columns.startedAt, ...profile.otherTimestamps].filter(isPointInTime).map(believable)
+
+  return {
+    table: raw(quotedTable(profile.table)),
+    regclass: sql`to_regclass(${quotedTable(profile.table)})`,
+    read,
+    status: Object.fromEntries(
+      STATUSES.map((status) => [status, raw(`${quoteLiteral(profile.statuses[status])}::${statusType}`)]),
+    ) as Record<Status, Fragment>,
+    set(values) {
+      const present = (Object.entries(values) as [ColumnKey, Fragment][]).filter(([key]) => columns[key] !== null)
+      const assignments = present.map(([key, value]) => assign(columns[key] ?? '', CUT_TO_FIT.has(key), value))
+      const touched = has(profile.updatedAt) ? [sql`${raw(quoteName(profile.updatedAt))} = clock_timestamp()`] : []
+      return join([...assignments, ...(values.status ? touched : [])])
+    },
+    dueAt: isPointInTime(profile.createdAt) ? sql`coalesce(${read.nextRunAt}, ${of(profile.createdAt)})` : read.nextRunAt,
+    attempts: sql`coalesce(${read.attempts}, 0)`,
+    lastSeenAt: seenAt.length > 0 ? sql`coalesce(${join(seenAt)})` : sql`null::timestamptz`,
+    isHeldBy: (holder, attempt) =>
+      sql`j.${raw(quoteName(columns.status))} = ${raw(`${quoteLiteral(profile.statuses.processing)}::${statusType}`)}
+          and ${read.holder} = ${holder}
+          and ${read.attempts} = ${attempt}`,
+    tell: (event) => tellFragment(profile, jobs, events, event),
+    toldBy: ({ id, attempt, holder, types }) => {
+      if (!profile.events) return sql`select 1 where false`
+      const { table, jobId, data } = profile.events
+      const json = sql`e.${raw(quoteName(data))}`
+      return sql`
+        select 1
+        from ${raw(quotedTable(table))} as e
+        where e.${raw(quoteName(jobId))} = ${id}
+          and ${json} ->> 'type' = any(${types}::text[])
+          and ${json} ->> 'table' = ${profile.table}::text
+          and ${json} -> 'details' ->> 'attempt' = ${String(attempt)}::text
+          and ${json} -> 'details' ->> 'holder' = ${holder}::text`
+    },
+  }
+}
+
+function of(column: string): Fragment {
+  return sql`j.${raw(quoteName(column))}`
+}
+
+function absent(key: ColumnKey): Fragment {
+  if (TIMESTAMPS.has(key)) return sql`null::timestamptz`
+  return NUMBERS.has(key) ? sql`null::bigint` : sql`null::text`
+}
+
+/** A time far in the future is a mistake of somebody's, not a sign of life. */
+function believable(column: string): Fragment {
+  return sql`case when ${of(column)} <= ${NOW} + interval '24 hours' then ${of(column)} end`
+}
+
+function tellFragment(profile: Profile, jobs: CatalogTable, events: CatalogTable | null, event: EventRows): Fragment {
+  if (!profile.events || !events) return sql`select 1 where false`
+  const { table, jobId, data } = profile.events
+  const idType = jobs.columns.get(profile.columns.id)?.type
+  const eventIdType = events.columns.get(jobId)?.type ?? idType ?? 'text'
+  const id = idType === eventIdType ? event.jobId : sql`${event.jobId}::text::${raw(eventIdType)}`
+  return sql`
+    insert into ${raw(quotedTable(table))} (${raw(quoteName(jobId))}, ${raw(quoteName(data))})
+    select ${id}, jsonb_build_object(
+      'type', ${event.type},
+      'table', ${profile.table}::text,
+      'details', ${event.details},
+      'at', to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+    ${event.source}`
+}
+
+/** Seconds after the lock is held. Durations are numbers of seconds, never days or months, which depend on a time zone. */
+export function fromNow(sec: Fragment): Fragment {
+  return sql`clock_timestamp() + make_interval(secs => ${sec})`
+}
+
+/** The pause after an attempt: its rung of the ladder, spread upwards per row so that a mass requeue does not return as one. */
+export function backoffSec(attempt: Fragment, ladderMs: readonly number[]): Fragment {
+  return sql`(${ladderMs as number[]}::float8[])[least(greatest(${attempt}, 1), ${ladderMs.length})]
+    / 1000 * (1 + random() * ${JITTER_FRACTION}::float8)`
+}
+
+/** Picks a number by stage from a table of names and numbers, exactly spelled. */
+export function byStage(stage: Fragment, values: Record<string, number>, otherwise: number): Fragment {
+  return sql`coalesce(
+    (select known.value from unnest(${Object.keys(values)}::text[], ${Object.values(values)}::float8[]) as known(name, value)
+      where known.name = ${stage}::text),
+    ${otherwise}::float8)`
+}

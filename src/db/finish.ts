@@ -1,0 +1,121 @@
+/** Processing → done, queued again, or failed: the holder ends its attempt. */
+import { type Failure, RETRIES_EXHAUSTED } from '../job/failure.ts'
+import type { Status } from '../job/status.ts'
+import type { Database } from './client.ts'
+import { backoffSec, fromNow } from './dialect.ts'
+import type { Fence } from './heartbeat.ts'
+import { type Fragment, sql } from './sql.ts'
+import type { JobTable } from './table.ts'
+
+export interface FinishedRow {
+  status: Extract<Status, 'done' | 'queued' | 'failed'>
+  attempt: number
+  stage: string | null
+  dueAt: Date | null
+}
+
+export function completeJob(db: Database, table: JobTable, fence: Fence): Promise<FinishedRow | null> {
+  const { dialect: d, profile } = table
+  return finish(db, table, fence, {
+    outcome: sql`'done'`,
+    set: d.set({
+      status: d.status.done,
+      holder: sql`null`,
+      leaseExpiresAt: sql`null`,
+      progress: sql`100`,
+      failCode: sql`null`,
+      failReason: sql`null`,
+      finishedAt: sql`clock_timestamp()`,
+    }),
+    eventType: sql`${profile.events?.names.done ?? ''}::text`,
+    details: sql`'{}'::jsonb`,
+  })
+}
+
+/** A permanent failure ends the job; a transient one queues it again behind its backoff while attempts are left. */
+export function endAttempt(
+  db: Database,
+  table: JobTable,
+  fence: Fence,
+  settings: { failure: Failure; maxAttempts: number; ladderMs: readonly number[] },
+): Promise<FinishedRow | null> {
+  const { dialect: d, profile } = table
+  const { failure, maxAttempts, ladderMs } = settings
+  const retries = sql`held.lh_retries`
+  const names = profile.events?.names
+  return finish(db, table, fence, {
+    decision: sql`${!failure.permanent}::boolean
+      and ${d.attempts} < greatest(coalesce(${d.read.maxAttempts}, ${maxAttempts}), 1)`,
+    outcome: sql`case when ${retries} then 'queued' else 'failed' end`,
+    set: d.set({
+      status: sql`case when ${retries} then ${d.status.queued} else ${d.status.failed} end`,
+      holder: sql`null`,
+      leaseExpiresAt: sql`null`,
+      nextRunAt: sql`case when ${retries} then ${fromNow(backoffSec(d.attempts, ladderMs))} else ${d.read.nextRunAt} end`,
+      failCode: sql`case when ${retries} or ${failure.permanent}::boolean then ${failure.code}::text else ${RETRIES_EXHAUSTED} end`,
+      failReason: sql`case when ${retries} or ${failure.permanent}::boolean then ${failure.reason}::text else ${failure.code}::text end`,
+      finishedAt: sql`case when ${retries} then null else clock_timestamp() end`,
+    }),
+    eventType: sql`case when ended.lh_status = 'queued' then ${names?.retry ?? ''}::text else ${names?.failed ?? ''}::text end`,
+    details: sql`jsonb_build_object('code', ${failure.code}::text, 'reason', ${failure.reason}::text, 'due', ended.lh_due)`,
+  })
+}
+
+/** Races closed here: a zombie's finish, and a finish against a reap, a cancel or another finish: the fence is judged on the locked row. */
+async function finish(
+  db: Database,
+  { dialect: d }: JobTable,
+  { id, holder, attempt }: Fence,
+  change: { decision?: Fragment; outcome: Fragment; set: Fragment; eventType: Fragment; details: Fragment },
+): Promise<FinishedRow | null> {
+  const [ended] = await db.query(
+    (run) => run<FinishedRow[]>`
+      with held as materialized (
+        select ${d.read.id} as lh_id, ${change.decision ?? sql`false`} as lh_retries
+        from ${d.table} as j
+        where ${d.read.id} = ${id}
+          and ${d.isHeldBy(sql`${holder}::text`, sql`${attempt}::int`)}
+        for no key update of j
+      ), ended as (
+        update ${d.table} as j
+        set ${change.set}
+        from held
+        where ${d.read.id} = held.lh_id
+          and ${d.isHeldBy(sql`${holder}::text`, sql`${attempt}::int`)}
+        returning ${d.read.id} as lh_id, ${change.outcome} as lh_status, ${d.read.stage}::text as lh_stage,
+          case when ${change.outcome} = 'queued' then ${d.read.nextRunAt} end as lh_due
+      ), told as (
+        ${d.tell({
+          jobId: sql`ended.lh_id`,
+          type: change.eventType,
+          details: sql`jsonb_build_object('attempt', ${attempt}::int, 'holder', ${holder}::text) || jsonb_strip_nulls(${change.details})`,
+          source: sql`from ended`,
+        })}
+      )
+      select lh_status as status, ${attempt}::int as attempt, lh_stage as stage, lh_due as "dueAt" from ended`,
+  )
+  return ended ?? null
+}
+
+/**
+ * For a finish whose answer was lost: did this very attempt end already? `done` at our attempt can only be our own doing
+ * (attempts rise only at a claim); for the other ends the event tells, because a reap looks the same in the row.
+ */
+export async function readOwnFinish(db: Database, { dialect: d, profile }: JobTable, fence: Fence): Promise<FinishedRow | null> {
+  const { id, attempt, holder } = fence
+  const names = profile.events?.names
+  const told = d.toldBy({ id, attempt, holder, types: names ? [names.failed, names.retry] : [] })
+  const [row] = await db.query(
+    (run) => run<FinishedRow[]>`
+      select
+        case when ${d.read.status} = ${d.status.done} then 'done'
+          when ${d.read.status} = ${d.status.failed} then 'failed'
+          else 'queued' end as status,
+        ${attempt}::int as attempt, ${d.read.stage}::text as stage,
+        case when ${d.read.status} = ${d.status.queued} then ${d.read.nextRunAt} end as "dueAt"
+      from ${d.table} as j
+      where ${d.read.id} = ${id}
+        and ((${d.read.status} = ${d.status.done} and ${d.read.attempts} = ${attempt}) or exists (${told}))`,
+  )
+  return row ?? null
+}

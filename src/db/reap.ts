@@ -1,0 +1,146 @@
+/** Processing → queued or failed, for jobs whose time ran out. One statement per batch: lock, decide, move, tell. */
+import type { ReapRule } from '../job/recovery.ts'
+import type { Database } from './client.ts'
+import { backoffSec, fromNow, NOW } from './dialect.ts'
+import { expiry, type ExpiryRules } from './expiry.ts'
+import { type Fragment, sql } from './sql.ts'
+import type { JobTable } from './table.ts'
+
+export interface ReapSettings {
+  rules: ExpiryRules
+  maxAttempts: number
+  ladderMs: readonly number[]
+}
+
+export interface ReapedRow {
+  id: string
+  outcome: 'requeued' | 'failed'
+  rule: ReapRule
+  stage: string | null
+  holder: string | null
+  attempt: number
+  dueAt: Date | null
+}
+
+export interface BatchChoice {
+  limit: number
+  /** Rows that broke their statement before; left out. */
+  exclude: readonly string[]
+  /** Only these rows: how a batch is bisected. */
+  only: readonly string[] | null
+  /** Leave the batch to another reaper that is at it right now. */
+  yieldToOthers: boolean
+}
+
+export const EVERY_DUE_ROW: BatchChoice = { limit: 1000, exclude: [], only: null, yieldToOthers: false }
+
+/**
+ * Races closed here: a heartbeat or finish that comes at the same moment (the row is locked, and judged on the version
+ * that was locked); a second reaper (locked rows are passed over); a host transaction that holds a foreign-key lock
+ * through an uncommitted event (`no key update` does not wait for it). Rows are matched by id from a materialised step
+ * of at most 1000 by default: above some thousands the planner turns to a scan of the whole table.
+ */
+export async function reapExpired(db: Database, table: JobTable, settings: ReapSettings, choice: BatchChoice): Promise<ReapedRow[]> {
+  const { dialect: d, profile } = table
+  const names = profile.events?.names
+  const requeue = sql`picked.lh_requeue`
+  const attempt = sql`picked.lh_attempt`
+  return db.query(
+    (run) => run<ReapedRow[]>`
+      with picked as materialized (
+        ${selectExpired(table, settings, choice)}
+        for no key update of j skip locked
+      ), moved as (
+        update ${d.table} as j
+        set ${d.set({
+          status: sql`case when ${requeue} then ${d.status.queued} else ${d.status.failed} end`,
+          holder: sql`null`,
+          leaseExpiresAt: sql`null`,
+          attempts: attempt,
+          nextRunAt: sql`case when ${requeue} then ${fromNow(backoffSec(attempt, settings.ladderMs))} else ${d.read.nextRunAt} end`,
+          failCode: sql`case when ${requeue} then ${d.read.failCode}::text else 'timeout' end`,
+          failReason: sql`case when ${requeue} then ${d.read.failReason}::text else picked.lh_rule end`,
+          finishedAt: sql`case when ${requeue} then null else clock_timestamp() end`,
+        })}
+        from picked
+        where ${d.read.id} = picked.lh_id
+          and ${d.read.status} = ${d.status.processing}
+        returning picked.*, case when ${requeue} then ${d.read.nextRunAt} end as lh_due
+      ), told as (
+        ${d.tell({
+          jobId: sql`moved.lh_id`,
+          type: sql`event.type`,
+          details: sql`jsonb_strip_nulls(jsonb_build_object(
+            'reason', moved.lh_rule, 'attempt', moved.lh_attempt, 'holder', moved.lh_holder,
+            'locked_by', moved.lh_holder, 'stage', moved.lh_stage, 'due', moved.lh_due))`,
+          source: sql`
+            from moved
+            cross join lateral unnest(
+              case when moved.lh_requeue then array[${names?.reaperRequeued ?? ''}::text, ${names?.requeuedStale ?? ''}::text]
+                else array[${names?.reaperFailed ?? ''}::text] end) with ordinality as event(type, place)
+            order by moved.lh_id, event.place`,
+        })}
+      )
+      select lh_id::text as id, case when lh_requeue then 'requeued' else 'failed' end as outcome, lh_rule as rule,
+        lh_stage as stage, lh_holder as holder, lh_attempt as attempt, lh_due as "dueAt"
+      from moved`,
+  )
+}
+
+/** The same selection, nothing locked and nothing written: what a pass would do now, and by which rule. */
+export function previewExpired(db: Database, table: JobTable, settings: ReapSettings, choice: BatchChoice): Promise<ReapedRow[]> {
+  return db.query(
+    (run) => run<ReapedRow[]>`
+      select lh_id::text as id, case when lh_requeue then 'requeued' else 'failed' end as outcome, lh_rule as rule,
+        lh_stage as stage, lh_holder as holder, lh_attempt as attempt, null::timestamptz as "dueAt"
+      from (${selectExpired(table, settings, { ...choice, yieldToOthers: false })}) as picked`,
+  )
+}
+
+function selectExpired(table: JobTable, settings: ReapSettings, choice: BatchChoice): Fragment {
+  const { dialect: d, profile } = table
+  const recovered = profile.policy.countAttempts === 'recovery'
+  // A processing row with attempt 0 was claimed by a worker that does not count: it has had one all the same.
+  const attempt = recovered ? sql`${d.attempts} + 1` : sql`greatest(${d.attempts}, 1)`
+  return sql`
+    select ${d.read.id} as lh_id, ends.lh_rule, ${d.read.stage}::text as lh_stage, ${d.read.holder}::text as lh_holder,
+      ${attempt} as lh_attempt,
+      ${profile.policy.onExpiry === 'requeue'}::boolean
+        and ${attempt} < greatest(coalesce(${d.read.maxAttempts}, ${settings.maxAttempts}), 1) as lh_requeue
+    from ${d.table} as j
+    ${expiry(table, settings.rules)}
+    where ${d.read.status} = ${d.status.processing}
+      and ends.lh_at <= ${NOW}
+      ${choice.exclude.length > 0 ? sql`and not (${d.read.id} = any(${choice.exclude as string[]}))` : sql``}
+      ${choice.only ? sql`and ${d.read.id} = any(${choice.only as string[]})` : sql``}
+      ${choice.yieldToOthers ? sql`and (select pg_try_advisory_xact_lock(${lockKey(table)}))` : sql``}
+    order by ${d.read.leaseExpiresAt}
+    limit ${choice.limit}`
+}
+
+/** Gives a lease to rows in which nothing at all tells how old they are, so that they run out later. */
+export async function grantMissingLeases(db: Database, table: JobTable, rules: ExpiryRules, limit: number): Promise<string[]> {
+  const { dialect: d } = table
+  const rows = await db.query(
+    (run) => run<{ id: string }[]>`
+      with picked as materialized (
+        select ${d.read.id} as lh_id
+        from ${d.table} as j
+        ${expiry(table, rules)}
+        where ${d.read.status} = ${d.status.processing} and ends.lh_ungoverned
+        limit ${limit}
+        for no key update of j skip locked
+      )
+      update ${d.table} as j
+      set ${d.set({ leaseExpiresAt: fromNow(sql`${rules.stages.defaultLeaseSec}::float8`) })}
+      from picked
+      where ${d.read.id} = picked.lh_id and ${d.read.status} = ${d.status.processing}
+      returning ${d.read.id}::text as id`,
+  )
+  return rows.map((row) => row.id)
+}
+
+/** One reaper scans a table at a time. The lock lives as long as one statement, so nothing depends on a session. */
+export function lockKey(table: JobTable): Fragment {
+  return sql`hashtextextended(${`leasehold reaper ${table.name}`}::text, 0)`
+}

@@ -1,0 +1,34 @@
+/** Why the reaper takes a job: the rule that ran out for it. The order is the order in which the rules apply. */
+export const REAP_RULES = ['lease_expired', 'heartbeat_stale', 'no_heartbeat', 'run_deadline'] as const
+
+export type ReapRule = (typeof REAP_RULES)[number]
+
+/** When more than half of at least ten held leases run out at once, it is rarely the workers. */
+export function isMassExpiry(expired: number, held: number): boolean {
+  return held >= 10 && expired > held / 2
+}
+
+export interface WakeInput {
+  /** Seconds until the nearest deadline in any table; null when nothing is held. */
+  nearestDeadlineSec: number | null
+  /** The shortest configured lease: what is claimed from now on cannot run out before. */
+  shortestLeaseSec: number
+  intervalSec: number
+  /** Something is due but could not be moved: locked by someone else, or another reaper is at it. */
+  hasLeftovers: boolean
+}
+
+/** A deadline is met a moment after it passed, never a hair before, which would cost a pass for nothing. */
+const AFTER_DEADLINE_SEC = 0.02
+/** Never a busy loop, however many deadlines stand close together. */
+const SHORTEST_SLEEP_SEC = 0.2
+/** How soon we look again after something due could not be moved. */
+const LEFTOVER_SLEEP_SEC = 1
+
+/** How long the reaper sleeps: until the first moment at which it could have something to do. */
+export function nextWakeSec(input: WakeInput): number {
+  const deadline = input.nearestDeadlineSec === null ? Infinity : input.nearestDeadlineSec + AFTER_DEADLINE_SEC
+  const leftovers = input.hasLeftovers ? LEFTOVER_SLEEP_SEC : Infinity
+  const soonest = Math.min(deadline, leftovers, input.shortestLeaseSec, input.intervalSec)
+  return Math.max(soonest, SHORTEST_SLEEP_SEC)
+}
