@@ -22,6 +22,7 @@ export interface EmbeddedOptions {
 
 export interface EmbeddedServer {
   url: string
+  pid: number
   /** False when another process had it running already; stopping is then that one's business. */
   isOurs: boolean
   stop(): Promise<void>
@@ -63,7 +64,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
     throw error
   }
   writeFileSync(join(home, 'running.json'), JSON.stringify({ url, pid: server.pid }), { mode: 0o600 })
-  return { url, isOurs: true, stop: () => stopServer(server, home) }
+  return { url, pid: server.pid ?? 0, isOurs: true, stop: () => stopServer(server, home) }
 }
 
 /** The place of cluster, password and log. Where nobody may not enter (a project under /root), a folder in /var/tmp. */
@@ -169,7 +170,7 @@ async function findRunning(home: string): Promise<EmbeddedServer | null> {
   if (!existsSync(file)) return null
   const { url, pid } = JSON.parse(readFileSync(file, 'utf8')) as { url: string; pid: number }
   const isUp = isAlive(pid) && (await makeDatabase(url).catch(() => false))
-  return isUp ? { url, isOurs: false, stop: () => Promise.resolve() } : null
+  return isUp ? { url, pid, isOurs: false, stop: () => Promise.resolve() } : null
 }
 
 /** A fast shutdown: sessions are ended, data is safe. */
