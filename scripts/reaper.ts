@@ -46,6 +46,11 @@ const reaper = createReaper({
   backoffLadderMs: config.backoffLadderMs,
 })
 const server = startTelemetryServer({ ...config.http, metrics, health: reaper.health, beforeScrape: reaper.showAges })
+if (!server) {
+  log.error(`HTTP_PORT ${config.http.port} is taken on ${config.http.host}: set HTTP_PORT to a free one`)
+  await target.stop()
+  process.exit(1)
+}
 log.info({ tables, database: db.target, http: server.url, intervalSec: config.reaper.intervalSec }, 'reaper started')
 reaper.start()
 

@@ -42,6 +42,8 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
   const account = isRoot() ? { uid: NOBODY, gid: NOBODY } : {}
   const password = prepareCluster(home, bin, account)
 
+  clearStaleLock(join(home, 'cluster'))
+
   const port = options.port ?? (await freePort())
   const url = `postgres://postgres:${password}@127.0.0.1:${port}/${DATABASE}`
   const logFile = join(home, 'postgres.log')
@@ -169,7 +171,7 @@ async function findRunning(home: string): Promise<EmbeddedServer | null> {
   const file = join(home, 'running.json')
   if (!existsSync(file)) return null
   const { url, pid } = JSON.parse(readFileSync(file, 'utf8')) as { url: string; pid: number }
-  const isUp = isAlive(pid) && (await makeDatabase(url).catch(() => false))
+  const isUp = isPostgres(pid) && (await makeDatabase(url).catch(() => false))
   return isUp ? { url, pid, isOurs: false, stop: () => Promise.resolve() } : null
 }
 
@@ -208,12 +210,23 @@ function isClosedToOthers(path: string): boolean {
   }
 }
 
-function isAlive(pid: number): boolean {
+/** A server that was killed leaves its lock file; its process id may by now be a zombie's or somebody else's. */
+function clearStaleLock(cluster: string): void {
+  const lock = join(cluster, 'postmaster.pid')
+  if (!existsSync(lock)) return
+  const pid = Number(readFileSync(lock, 'utf8').split('\n', 1)[0])
+  if (!isPostgres(pid)) rmSync(lock, { force: true })
+}
+
+function isPostgres(pid: number): boolean {
   try {
     process.kill(pid, 0)
-    return true
-  } catch {
-    return false
+    if (process.platform !== 'linux') return true
+    const [, name, state] = /\((.*)\) (\S)/.exec(readFileSync(`/proc/${pid}/stat`, 'utf8')) ?? []
+    return name === 'postgres' && state !== 'Z'
+  } catch (error) {
+    // Somebody else's process: it may well be a server that runs under another account.
+    return (error as { code?: string }).code === 'EPERM'
   }
 }
 

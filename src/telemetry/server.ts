@@ -13,14 +13,26 @@ export interface TelemetryServer {
   stop(): Promise<void>
 }
 
-export function startTelemetryServer(options: {
+/** Null when the port is taken. */
+export function startTelemetryServer(options: ServerOptions): TelemetryServer | null {
+  try {
+    return serve(options)
+  } catch (error) {
+    if ((error as { code?: string }).code === 'EADDRINUSE') return null
+    throw error
+  }
+}
+
+interface ServerOptions {
   host: string
   port: number
   metrics: Metrics
   health: Health
   /** Called right before a scrape, for gauges that depend on the moment. */
   beforeScrape?: () => void
-}): TelemetryServer {
+}
+
+function serve(options: ServerOptions): TelemetryServer {
   const { metrics, health } = options
   const server = Bun.serve({
     hostname: options.host,
