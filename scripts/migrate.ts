@@ -21,9 +21,15 @@ let exitCode = 0
 try {
   const steps = isPrintOnly ? await planMigration(db, options) : await migrate(db, target.url, options)
   if (isPrintOnly) process.stdout.write(steps.map((step) => `${step.sql};\n`).join('\n'))
-  say(steps.length === 0 ? `${db.target}: nothing to do` : `${db.target}: ${steps.length} statements ${isPrintOnly ? 'to run' : 'done'}`)
+  say(
+    steps.length === 0
+      ? `${db.target}: nothing to do`
+      : `${db.target}: ${steps.length} statements ${isPrintOnly ? 'to run' : 'done'}`,
+  )
 } catch (error) {
-  const hint = isConnectionError(error) ? 'Is the database up, and is DATABASE_URL right?' : 'Nothing else was changed; it is safe to run again.'
+  const hint = isConnectionError(error)
+    ? 'Is the database up, and is DATABASE_URL right?'
+    : 'Nothing else was changed; it is safe to run again.'
   say(`migrate: ${describeError(error)}\n${hint}`)
   exitCode = 1
 }

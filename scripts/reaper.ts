@@ -26,7 +26,7 @@ const db = openDatabase({
   applicationName: 'leasehold reaper',
   onReplaced: (reason) => {
     metrics.count('database_client_replacements_total', {})
-    log.warn({ reason }, 'database client replaced')
+    log.debug({ reason }, 'database client replaced')
   },
 })
 if (target.isEmbedded) await migrate(db, target.url, { tables, maxAttempts: config.maxAttempts })
@@ -45,7 +45,12 @@ const reaper = createReaper({
   maxAttempts: config.maxAttempts,
   backoffLadderMs: config.backoffLadderMs,
 })
-const server = startTelemetryServer({ ...config.http, metrics, health: reaper.health, beforeScrape: reaper.showAges })
+const server = startTelemetryServer({
+  ...config.http,
+  metrics,
+  health: reaper.health,
+  beforeScrape: () => reaper.showAges(),
+})
 if (!server) {
   log.error(`HTTP_PORT ${config.http.port} is taken on ${config.http.host}: set HTTP_PORT to a free one`)
   await target.stop()

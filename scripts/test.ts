@@ -9,17 +9,23 @@ import { startTestServer } from '../test/support/server.ts'
 const folder = mkdtempSync(join(tmpdir(), 'leasehold-test-'))
 const report = join(folder, 'junit.xml')
 const server = await startTestServer(folder)
-const run = spawnSync(process.execPath, ['test', '--timeout=60000', '--reporter=junit', `--reporter-outfile=${report}`, ...process.argv.slice(2)], {
-  stdio: 'inherit',
-  env: { ...process.env, TEST_SERVER_URL: server.url },
-})
+const run = spawnSync(
+  process.execPath,
+  ['test', '--timeout=60000', '--reporter=junit', `--reporter-outfile=${report}`, ...process.argv.slice(2)],
+  {
+    stdio: 'inherit',
+    env: { ...process.env, TEST_SERVER_URL: server.url },
+  },
+)
 await server.stop()
 
 const [tests = 0, failures = 0, skipped = 0] = readTotals(report)
 rmSync(folder, { recursive: true, force: true })
 // A run that broke off before its report (a crash, a syntax error) is a failure too.
 const failed = failures > 0 || run.status === 0 ? failures : Math.max(1, failures)
-process.stdout.write(`\n${tests - failures - skipped} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}\n`)
+process.stdout.write(
+  `\n${tests - failures - skipped} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}\n`,
+)
 process.exit(failed > 0 || tests === 0 ? 1 : 0)
 
 function readTotals(file: string): number[] {

@@ -5,7 +5,10 @@ import { readFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 
 const SRC = resolve(import.meta.dirname, '..', 'src')
-const files = [...new Glob('**/*.ts').scanSync(SRC)].map((path) => ({ path, text: readFileSync(join(SRC, path), 'utf8') }))
+const files = [...new Glob('**/*.ts').scanSync(SRC)].map((path) => ({
+  path,
+  text: readFileSync(join(SRC, path), 'utf8'),
+}))
 
 /** Which folder may import which. Worker and reaper never meet: they meet only in the table. */
 const ARROWS: Record<string, string[]> = {
@@ -23,13 +26,24 @@ const folderOf = (path: string): string => path.split('/')[0] ?? path
 
 test.each(files.map(({ path, text }) => [path, text]))('%s imports only where arrows lead', (path, text) => {
   const allowed = ARROWS[folderOf(path)]
-  expect(allowed, `${folderOf(path)} has no place in the arrows; add it to this test and to docs/architecture.md`).toBeDefined()
-  const targets = [...text.matchAll(/from '(\.[^']+)'/g)].map(([, to = '']) => folderOf(relative(SRC, resolve(SRC, dirname(path), to))))
+  expect(
+    allowed,
+    `${folderOf(path)} has no place in the arrows; add it to this test and to docs/architecture.md`,
+  ).toBeDefined()
+  const targets = [...text.matchAll(/from '(\.[^']+)'/g)].map(([, to = '']) =>
+    folderOf(relative(SRC, resolve(SRC, dirname(path), to))),
+  )
   for (const target of targets) expect([...(allowed ?? []), folderOf(path)], `${path} → ${target}`).toContain(target)
 })
 
 test('all SQL stands under src/db', () => {
-  const offenders = files.filter(({ path, text }) => folderOf(path) !== 'db' && /sql`|\b(select|update|insert into|delete from)\b[^'"\n]*\b(from|set|values)\b/i.test(text.replaceAll(/\/\*[\s\S]*?\*\/|\/\/.*/g, '')))
+  const offenders = files.filter(
+    ({ path, text }) =>
+      folderOf(path) !== 'db' &&
+      /sql`|\b(select|update|insert into|delete from)\b[^'"\n]*\b(from|set|values)\b/i.test(
+        text.replaceAll(/\/\*[\s\S]*?\*\/|\/\/.*/g, ''),
+      ),
+  )
   expect(offenders.map(({ path }) => path)).toEqual([])
 })
 

@@ -1,14 +1,19 @@
 /** Documents held against the code: what they list is what there is. */
 import { describe, expect, test } from 'bun:test'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 
-import { type Setting, SETTINGS } from '../src/config/settings.ts'
+import { type Setting, SETTINGS, STAGE_FACTOR } from '../src/config/settings.ts'
 import * as product from '../src/index.ts'
 import { type MetricDefinition, METRICS } from '../src/telemetry/metrics.ts'
 
 const ROOT = join(import.meta.dirname, '..')
-const PAGES = ['README.md', ...readdirSync(join(ROOT, 'docs')).filter((name) => name.endsWith('.md')).map((name) => `docs/${name}`)]
+const PAGES = [
+  'README.md',
+  ...readdirSync(join(ROOT, 'docs'))
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => `docs/${name}`),
+]
 const settings = Object.values<Setting>(SETTINGS)
 
 function read(file: string): string {
@@ -17,7 +22,9 @@ function read(file: string): string {
 
 /** What stands in fences of one language, in order. */
 function fences(text: string, language: string): string[] {
-  return [...text.matchAll(/^```(\w+)\n([\s\S]*?)^```/gm)].filter(([, found]) => found === language).map(([, , body = '']) => body)
+  return [...text.matchAll(/^```(\w+)\n([\s\S]*?)^```/gm)]
+    .filter(([, found]) => found === language)
+    .map(([, , body = '']) => body)
 }
 
 describe('.env.example', () => {
@@ -28,7 +35,10 @@ describe('.env.example', () => {
   })
 
   test('lists every variable once, in order of precedence, and no other', () => {
-    const bySetting = Map.groupBy(entries, ({ name }) => settings.find((setting) => setting.names.includes(name))?.names[0] ?? `unknown ${name}`)
+    const bySetting = Map.groupBy(
+      entries,
+      ({ name }) => settings.find((setting) => setting.names.includes(name))?.names[0] ?? `unknown ${name}`,
+    )
     const listed = Object.fromEntries([...bySetting].map(([first, group]) => [first, group.map(({ name }) => name)]))
     expect(listed).toEqual(Object.fromEntries(settings.map(({ names }) => [names[0], [...names]])))
   })
@@ -37,26 +47,41 @@ describe('.env.example', () => {
     expect(lines.filter((line) => line !== '' && !line.startsWith('#'))).toEqual([])
   })
 
-  test.each(settings.map((setting) => [setting.names[0], setting] as const))('%s has its help above it and its default, or an example', (first, setting) => {
-    const start = entries.find(({ name }) => name === first)?.at ?? 0
-    const above = setting.fallback === null ? [`# ${setting.help}`, '# No default. Example:'] : [`# ${setting.help}`]
-    expect(lines.slice(start - above.length, start)).toEqual(above)
-    const values = entries.filter(({ name }) => setting.names.includes(name)).map(({ value }) => value)
-    if (setting.fallback !== null) expect(values).toEqual(setting.names.map(() => setting.fallback))
-    for (const value of values) expect(setting.kind.safeParse(value).success).toBe(true)
-  })
+  test.each(settings.map((setting) => [setting.names[0], setting] as const))(
+    '%s has its help above it and its default, or an example',
+    (first, setting) => {
+      const start = entries.find(({ name }) => name === first)?.at ?? 0
+      const above = setting.fallback === null ? [`# ${setting.help}`, '# No default. Example:'] : [`# ${setting.help}`]
+      expect(lines.slice(start - above.length, start)).toEqual(above)
+      const values = entries.filter(({ name }) => setting.names.includes(name)).map(({ value }) => value)
+      const { fallback } = setting
+      if (fallback !== null) expect(values).toEqual(setting.names.map(() => fallback))
+      for (const value of values) expect(setting.kind.safeParse(value).success).toBe(true)
+    },
+  )
 })
 
 describe('docs/configuration.md', () => {
-  const rows = [...read('docs/configuration.md').matchAll(/^\| (`[A-Z].*?) \| (.*?) \|/gm)].map(([, names = '', fallback = '']) => ({
-    names: [...names.matchAll(/`([A-Z0-9_]+)`/g)].map(([, name]) => name),
-    fallback: /^`(.*)`$/.exec(fallback.trim())?.[1],
-  }))
+  const rows = [...read('docs/configuration.md').matchAll(/^\| (`[A-Z].*?) \| (.*?) \|/gm)].map(
+    ([, names = '', fallback = '']) => ({
+      names: [...names.matchAll(/`([A-Z0-9_]+)`/g)].map(([, name]) => name),
+      fallback: /^`(.*)`$/.exec(fallback.trim())?.[1],
+    }),
+  )
 
-  test.each(settings.map((setting) => [setting.names[0], setting] as const))('has a row for %s with its names in order and its default', (first, { names, fallback }) => {
-    const row = rows.find((each) => each.names[0] === first)
-    expect(row?.names).toEqual([...names])
-    expect(row?.fallback ?? null).toBe(fallback)
+  test.each(settings.map((setting) => [setting.names[0], setting] as const))(
+    'has a row for %s with its names in order and its default',
+    (first, { names, fallback }) => {
+      const row = rows.find((each) => each.names[0] === first)
+      expect(row?.names).toEqual([...names])
+      expect(row?.fallback ?? null).toBe(fallback)
+    },
+  )
+
+  test('names no variable that does not exist', () => {
+    const known = settings.flatMap(({ names }) => [...names])
+    const named = [...read('docs/configuration.md').matchAll(/`([A-Z]+(?:_[A-Z]+)+)\b/g)].map(([, name = '']) => name)
+    expect(named.filter((name) => !known.includes(name) && !STAGE_FACTOR.test(name))).toEqual([])
   })
 })
 
@@ -64,46 +89,72 @@ describe('docs/metrics.md', () => {
   const code = (cell: string): string[] => [...cell.matchAll(/`([^`]+)`/g)].map(([, text = '']) => text)
   const rows = read('docs/metrics.md')
     .split('\n')
-    .map((line) => line.split('|').slice(1, -1).map((cell) => cell.trim()))
+    .map((line) =>
+      line
+        .split('|')
+        .slice(1, -1)
+        .map((cell) => cell.trim()),
+    )
     .filter((cells) => ['counter', 'gauge', 'histogram'].includes(cells[2] ?? ''))
-    .map(([seed = '', name = '', kind = '', labels = '', meaning = '']) => ({ name: code(name)[0], kind, labels: code(labels), seed: code(seed)[0] ?? seed, meaning }))
+    .map(([seed = '', name = '', kind = '', labels = '', meaning = '']) => ({
+      name: code(name)[0],
+      kind,
+      labels: code(labels),
+      seed: code(seed)[0] ?? seed,
+      meaning,
+    }))
 
   test('its table has every metric, in the order of the list', () => {
     expect(rows.map(({ name }) => name)).toEqual(Object.keys(METRICS))
   })
 
-  test.each(Object.entries<MetricDefinition>(METRICS))('%s has its type, labels and seed name', (name, { kind, labels, seed }) => {
-    const row = rows.find((each) => each.name === name)
-    expect(row).toMatchObject({ kind, labels: [...labels], seed: seed ?? '–' })
-    expect(row?.meaning).not.toBe('')
-  })
+  test.each(Object.entries<MetricDefinition>(METRICS))(
+    '%s has its type, labels and seed name',
+    (name, { kind, labels, seed }) => {
+      const row = rows.find((each) => each.name === name)
+      expect(row).toMatchObject({ kind, labels: [...labels], seed: seed ?? '–' })
+      expect(row?.meaning).not.toBe('')
+    },
+  )
 })
 
 describe('docs/state-machine.md', () => {
   const diagram = fences(read('docs/state-machine.md'), 'mermaid').join('\n')
-  const named = [...new Set(diagram.split('\n').flatMap((line) => /: (.*)$/.exec(line)?.[1]?.match(/\b[a-z]+[A-Z]\w*/g) ?? []))]
+  const named = [
+    ...new Set(diagram.split('\n').flatMap((line) => /: (.*)$/.exec(line)?.[1]?.match(/\b[a-z]+[A-Z]\w*/g) ?? [])),
+  ]
 
   test('its arrows name only functions that src/db exports', async () => {
-    const modules = await Promise.all(readdirSync(join(ROOT, 'src/db')).map((file) => import(join(ROOT, 'src/db', file)) as Promise<Record<string, unknown>>))
-    const exported = modules.flatMap((module) => Object.keys(module).filter((name) => typeof module[name] === 'function'))
+    const modules = await Promise.all(
+      readdirSync(join(ROOT, 'src/db')).map(
+        (file) => import(join(ROOT, 'src/db', file)) as Promise<Record<string, unknown>>,
+      ),
+    )
+    const exported = modules.flatMap((module) =>
+      Object.keys(module).filter((name) => typeof module[name] === 'function'),
+    )
     expect(named.filter((name) => !exported.includes(name))).toEqual([])
   })
 
   test('its arrows name every statement that changes a job', () => {
     const changing = ['claim', 'heartbeat', 'finish', 'reap']
-      .flatMap((file) => [...read(`src/db/${file}.ts`).matchAll(/^export (?:async )?function (\w+)/gm)].map(([, name = '']) => name))
+      .flatMap((file) =>
+        [...read(`src/db/${file}.ts`).matchAll(/^export (?:async )?function (\w+)/gm)].map(([, name = '']) => name),
+      )
       .filter((name) => !/^(read|preview)|Key$/.test(name))
     expect(named.toSorted()).toEqual(changing.toSorted())
   })
 })
 
 test('docs/architecture.md has every file of src in its tree', () => {
-  const tree = fences(read('docs/architecture.md').replace('```\nscripts/', '```tree\nscripts/'), 'tree')[0] ?? ''
-  const files = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'))
+  const tree = fences(read('docs/architecture.md'), 'text')[0] ?? ''
+  const files = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8' }).filter((file) =>
+    file.endsWith('.ts'),
+  )
   const missing = files.filter((file) => {
-    const [folder, name] = file.includes('/') ? [dirname(file), file.slice(dirname(file).length + 1, -3)] : ['', file]
-    const part = folder === '' ? tree : (tree.split(`\n  ${folder}/`)[1] ?? '').split(/\n {2}\w+\//)[0]
-    return !new RegExp(`^ +${name.replace('.', '\\.')} `, 'm').test(part ?? '')
+    const folder = dirname(file)
+    const part = folder === '.' ? tree : (tree.split(`\n  ${folder}/`)[1] ?? '').split(/\n {2}\w+\//)[0]
+    return !new RegExp(`^ +${basename(file, '.ts')}(\\.ts)? `, 'm').test(part ?? '')
   })
   expect(missing).toEqual([])
 })
@@ -112,7 +163,9 @@ describe.each(PAGES)('%s', (page) => {
   const text = read(page)
 
   test('links only to files and headings that are there', () => {
-    const targets = [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target).filter((target) => !/^https?:/.test(target))
+    const targets = [...text.matchAll(/\]\(([^)\s]+)\)/g)]
+      .map(([, target = '']) => target)
+      .filter((target) => !/^https?:/.test(target))
     const broken = targets.filter((target) => {
       const [file = '', heading] = target.split('#')
       const path = file === '' ? join(ROOT, page) : join(ROOT, dirname(page), file)
@@ -131,7 +184,9 @@ describe.each(PAGES)('%s', (page) => {
 
 test('README.md imports only what the product exports', () => {
   const code = [...fences(read('README.md'), 'ts'), ...fences(read('README.md'), 'sh')].join('\n')
-  const names = [...code.matchAll(/import \{([^}]+)\} from '(?:leasehold|\.\/src\/index\.ts)'/g)].flatMap(([, list = '']) => list.split(','))
+  const names = [...code.matchAll(/import \{([^}]+)\} from '(?:leasehold|\.\/src\/index\.ts)'/g)].flatMap(
+    ([, list = '']) => list.split(','),
+  )
   const values = names.map((name) => name.trim()).filter((name) => !name.startsWith('type '))
   expect(values.length).toBeGreaterThan(0)
   expect(values.filter((name) => !Object.hasOwn(product, name))).toEqual([])
@@ -140,6 +195,10 @@ test('README.md imports only what the product exports', () => {
 /** Headings as the anchors a link can point to. */
 function headings(path: string): string[] {
   return [...readFileSync(path, 'utf8').matchAll(/^#+ (.+)$/gm)].map(([, title = '']) =>
-    title.toLowerCase().replaceAll(/[^\p{L}\p{N}\s_-]/gu, '').trim().replaceAll(' ', '-'),
+    title
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
+      .trim()
+      .replaceAll(' ', '-'),
   )
 }

@@ -14,7 +14,7 @@ export function readConfigOrExit(): Config {
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     process.stderr.write(`${error.message}\nEvery variable is explained in .env.example.\n`)
-    process.exit(EXIT_CONFIGURATION)
+    return process.exit(EXIT_CONFIGURATION)
   }
 }
 
@@ -26,10 +26,11 @@ export interface Target {
 
 /** DATABASE_URL if set, and then nothing embedded is touched; else the embedded server. */
 export async function findDatabase(config: Config, log: Pick<Logger, 'info'>): Promise<Target> {
-  if (config.database.url !== null) return { url: config.database.url, isEmbedded: false, stop: () => Promise.resolve() }
+  if (config.database.url !== null)
+    return { url: config.database.url, isEmbedded: false, stop: () => Promise.resolve() }
   log.info({ dataDir: config.database.dataDir }, 'DATABASE_URL is not set: starting an embedded PostgreSQL')
   const server = await startEmbedded({ dataDir: config.database.dataDir })
-  return { url: server.url, isEmbedded: true, stop: server.stop }
+  return { url: server.url, isEmbedded: true, stop: () => server.stop() }
 }
 
 /** Resolves at the first SIGTERM or SIGINT (PM2 sends the latter); a second one ends the program at once. */

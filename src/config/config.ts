@@ -113,7 +113,8 @@ function readOne(
   if (raw === undefined) return undefined
   const parsed = setting.kind.safeParse(raw)
   if (parsed.success) return parsed.data
-  const came = raw.trim() === '' ? 'an empty value' : setting.secret ? 'something else' : JSON.stringify(raw.slice(0, 80))
+  const came =
+    raw.trim() === '' ? 'an empty value' : setting.secret ? 'something else' : JSON.stringify(raw.slice(0, 80))
   const remedy = setting.fallback === null ? 'remove it to leave it unset' : `remove it to use ${setting.fallback}`
   faults.push(`${name}: ${parsed.error.issues[0]?.message ?? 'not understood'}, got ${came} (${remedy})`)
   return undefined
@@ -150,11 +151,15 @@ function checkTogether(env: Environment, config: Config, values: Values, faults:
   }
   for (const [stage, factor] of Object.entries(stages.factors)) {
     if (factor < 3) {
-      config.warnings.push(`${stage.toUpperCase()}_SLA_FACTOR=${factor} is below 3: the lease stays at three heartbeats`)
+      config.warnings.push(
+        `${stage.toUpperCase()}_SLA_FACTOR=${factor} is below 3: the lease stays at three heartbeats`,
+      )
     }
   }
   if (reaper.nullLeaseSec < leaseTimeoutSec) {
-    config.warnings.push('REAPER_NULL_LEASE_SEC is below LEASE_TIMEOUT_SEC: a job that never beats is reaped sooner than one that did')
+    config.warnings.push(
+      'REAPER_NULL_LEASE_SEC is below LEASE_TIMEOUT_SEC: a job that never beats is reaped sooner than one that did',
+    )
   }
 }
 

@@ -30,7 +30,10 @@ export function onOff(): z.ZodType<boolean> {
 }
 
 export function text(expected: string): z.ZodType<string> {
-  return z.string().trim().min(1, { error: `expected ${expected}` })
+  return z
+    .string()
+    .trim()
+    .min(1, { error: `expected ${expected}` })
 }
 
 /** `jobs,asr_jobs`, `media.jobs`: plain or schema-qualified names, each once. */
@@ -61,5 +64,9 @@ function isPostgresUrl(value: string): boolean {
 
 function numeric(shape: RegExp, range: { min: number; max: number }, expected: string): z.ZodType<number> {
   const error = `expected ${expected}`
-  return z.string().regex(shape, { error }).transform(Number).pipe(z.number({ error }).min(range.min, { error }).max(range.max, { error }))
+  return z
+    .string()
+    .regex(shape, { error })
+    .transform(Number)
+    .pipe(z.number({ error }).min(range.min, { error }).max(range.max, { error }))
 }

@@ -38,7 +38,13 @@ interface EventRows {
   source: Fragment
 }
 
-const TIMESTAMPS: ReadonlySet<ColumnKey> = new Set(['leaseExpiresAt', 'heartbeatAt', 'startedAt', 'nextRunAt', 'finishedAt'])
+const TIMESTAMPS: ReadonlySet<ColumnKey> = new Set([
+  'leaseExpiresAt',
+  'heartbeatAt',
+  'startedAt',
+  'nextRunAt',
+  'finishedAt',
+])
 const NUMBERS: ReadonlySet<ColumnKey> = new Set(['attempts', 'maxAttempts', 'progress', 'expectedDurationMs'])
 
 /** Diagnosis may be cut short; a holder may not, it is part of the fence. */
@@ -53,7 +59,7 @@ export function createDialect(profile: Profile, jobs: CatalogTable, events: Cata
   const has = (column: string | null): column is string => column !== null && jobs.columns.has(column)
   // A timestamp without a zone could be off by hours either way, so it tells us nothing about age.
   const isPointInTime = (column: string | null): column is string =>
-    has(column) && /with time zone$/.test(jobs.columns.get(column)?.type ?? '')
+    has(column) && (jobs.columns.get(column)?.type ?? '').endsWith('with time zone')
 
   const read = Object.fromEntries(
     Object.entries(columns).map(([key, column]) => [key, column === null ? absent(key as ColumnKey) : of(column)]),
@@ -62,7 +68,9 @@ export function createDialect(profile: Profile, jobs: CatalogTable, events: Cata
   /** An explicit cast cuts a text to the length of its column, where an assignment would refuse it. */
   const assign = (column: string, cutToFit: boolean, value: Fragment): Fragment => {
     const type = jobs.columns.get(column)?.type ?? 'text'
-    return cutToFit ? sql`${raw(quoteName(column))} = (${value})::${raw(type)}` : sql`${raw(quoteName(column))} = ${value}`
+    return cutToFit
+      ? sql`${raw(quoteName(column))} = (${value})::${raw(type)}`
+      : sql`${raw(quoteName(column))} = ${value}`
   }
 
   const seenAt = [columns.startedAt, ...profile.otherTimestamps].filter(isPointInTime).map(believable)
@@ -80,7 +88,9 @@ export function createDialect(profile: Profile, jobs: CatalogTable, events: Cata
       const touched = has(profile.updatedAt) ? [sql`${raw(quoteName(profile.updatedAt))} = clock_timestamp()`] : []
       return join([...assignments, ...(values.status ? touched : [])])
     },
-    dueAt: isPointInTime(profile.createdAt) ? sql`coalesce(${read.nextRunAt}, ${of(profile.createdAt)})` : read.nextRunAt,
+    dueAt: isPointInTime(profile.createdAt)
+      ? sql`coalesce(${read.nextRunAt}, ${of(profile.createdAt)})`
+      : read.nextRunAt,
     attempts: sql`coalesce(${read.attempts}, 0)`,
     lastSeenAt: seenAt.length > 0 ? sql`coalesce(${join(seenAt)})` : sql`null::timestamptz`,
     isHeldBy: (holder, attempt) =>

@@ -4,7 +4,21 @@
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
-import { chmodSync, chownSync, closeSync, cpSync, existsSync, mkdirSync, openSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  chownSync,
+  closeSync,
+  cpSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { createRequire } from 'node:module'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -47,11 +61,24 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
   const port = options.port ?? (await freePort())
   const url = `postgres://postgres:${password}@127.0.0.1:${port}/${DATABASE}`
   const logFile = join(home, 'postgres.log')
-  const log = openSync(logFile, 'w', 0o600)
-  const settings = { listen_addresses: '127.0.0.1', unix_socket_directories: '', timezone: 'UTC', log_timezone: 'UTC', ...options.settings }
+  if (existsSync(logFile) && statSync(logFile).size > 1_000_000) rmSync(logFile)
+  const log = openSync(logFile, 'a', 0o600)
+  const settings = {
+    listen_addresses: '127.0.0.1',
+    unix_socket_directories: '',
+    timezone: 'UTC',
+    log_timezone: 'UTC',
+    ...options.settings,
+  }
   const server = spawn(
     join(bin, 'postgres'),
-    ['-D', join(home, 'cluster'), '-p', String(port), ...Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])],
+    [
+      '-D',
+      join(home, 'cluster'),
+      '-p',
+      String(port),
+      ...Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
+    ],
     // Its own process group: a Ctrl-C in the terminal reaches us, not the database we still need to drain.
     { ...account, env: serverEnvironment(), cwd: '/', detached: true, stdio: ['ignore', log, log] },
   )
@@ -60,9 +87,12 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
   try {
     await waitUntilReady(server, url, logFile)
   } catch (error) {
-    // Two processes may start at the same moment; the one that came second finds the other's server.
-    const other = await findRunning(home)
-    if (other) return other
+    // Two processes may start at the same moment; the one that came second waits for the other's server.
+    for (let tries = 0; tries < 50 && /lock file .* already exists/.test(String(error)); tries += 1) {
+      const other = await findRunning(home)
+      if (other) return other
+      await sleep(100)
+    }
     throw error
   }
   writeFileSync(join(home, 'running.json'), JSON.stringify({ url, pid: server.pid }), { mode: 0o600 })
@@ -75,6 +105,9 @@ function homeOf(dataDir: string): string {
   mkdirSync(dataDir, { recursive: true })
   const home = isRoot() && isClosedToOthers(dataDir) ? join('/var/tmp', `leasehold-${digest(dataDir)}`) : wanted
   mkdirSync(home, { recursive: true })
+  if (!lstatSync(home).isDirectory() || lstatSync(home).uid !== process.getuid?.()) {
+    throw new Error(`${home} is not a folder of ours; remove it, or set DATA_DIR to another place`)
+  }
   chmodSync(home, 0o755)
   if (home !== wanted && !existsSync(wanted)) symlinkSync(home, wanted)
   return home
@@ -87,7 +120,10 @@ function binaries(): string {
   try {
     entry = createRequire(import.meta.url).resolve(name)
   } catch (cause) {
-    throw new Error(`There is no embedded PostgreSQL for this machine (${name} is not installed). Set DATABASE_URL to a PostgreSQL of your own.`, { cause })
+    throw new Error(
+      `There is no embedded PostgreSQL for this machine (${name} is not installed). Set DATABASE_URL to a PostgreSQL of your own.`,
+      { cause },
+    )
   }
   let native = resolve(dirname(entry), '..', 'native')
   if (isRoot() && isClosedToOthers(native)) {
@@ -98,7 +134,10 @@ function binaries(): string {
     }
     native = copy
   }
-  const links = JSON.parse(readFileSync(join(native, 'pg-symlinks.json'), 'utf8')) as { source: string; target: string }[]
+  const links = JSON.parse(readFileSync(join(native, 'pg-symlinks.json'), 'utf8')) as {
+    source: string
+    target: string
+  }[]
   for (const { source, target } of links) {
     const at = join(native, '..', target).replace(join(native, '..', 'native'), native)
     const to = join(native, '..', source).replace(join(native, '..', 'native'), native)
@@ -127,7 +166,18 @@ function prepareCluster(home: string, bin: string, account: { uid?: number; gid?
   }
   const made = spawnSync(
     join(bin, 'initdb'),
-    ['-D', cluster, '-U', 'postgres', `--pwfile=${passwordFile}`, '--encoding=UTF8', '--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--auth=scram-sha-256', '--no-sync'],
+    [
+      '-D',
+      cluster,
+      '-U',
+      'postgres',
+      `--pwfile=${passwordFile}`,
+      '--encoding=UTF8',
+      '--locale-provider=builtin',
+      '--builtin-locale=C.UTF-8',
+      '--auth=scram-sha-256',
+      '--no-sync',
+    ],
     { ...account, env: serverEnvironment(), cwd: '/', encoding: 'utf8' },
   )
   if (made.status !== 0) {
@@ -139,11 +189,11 @@ function prepareCluster(home: string, bin: string, account: { uid?: number; gid?
 
 async function waitUntilReady(server: ChildProcess, url: string, logFile: string): Promise<void> {
   const deadline = performance.now() + START_LIMIT_MS
-  let ended: string | null = null
-  server.once('exit', (code, signal) => (ended = `exit ${code ?? signal}`))
-  server.once('error', (error) => (ended = error.message))
+  const endings: string[] = []
+  server.once('exit', (code, signal) => endings.push(`exit ${code ?? signal}`))
+  server.once('error', (error) => endings.push(error.message))
   while (performance.now() < deadline) {
-    if (ended !== null) throw new Error(`PostgreSQL did not start (${ended}):\n${tail(logFile)}`)
+    if (endings.length > 0) throw new Error(`PostgreSQL did not start (${endings.join(', ')}):\n${tail(logFile)}`)
     if (await makeDatabase(url)) return
     await sleep(30)
   }
@@ -153,7 +203,12 @@ async function waitUntilReady(server: ChildProcess, url: string, logFile: string
 
 /** True once the server answers; our database is then there. */
 async function makeDatabase(url: string): Promise<boolean> {
-  const admin = postgres(url.replace(/\/[^/]*$/, '/postgres'), { max: 1, connect_timeout: 2, onnotice: () => undefined, prepare: false })
+  const admin = postgres(url.replace(/\/[^/]*$/, '/postgres'), {
+    max: 1,
+    connect_timeout: 2,
+    onnotice: () => undefined,
+    prepare: false,
+  })
   try {
     const [found] = await admin`select 1 from pg_database where datname = ${DATABASE}`
     if (!found) await admin.unsafe(`create database ${DATABASE}`)

@@ -46,7 +46,9 @@ export function isConnectionError(error: unknown): boolean {
 /** The same statement may well work in a moment. */
 export function isTransient(error: unknown): boolean {
   const code = errorCode(error)
-  return isConnectionError(error) || SERVER_BUSY.test(code) || LOST_RACE.test(code) || code === READ_ONLY || isTimeout(error)
+  return (
+    isConnectionError(error) || SERVER_BUSY.test(code) || LOST_RACE.test(code) || code === READ_ONLY || isTimeout(error)
+  )
 }
 
 /** The statement was too much for the time it had: less work may fit. */

@@ -101,7 +101,11 @@ async function finish(
  * For a finish whose answer was lost: did this very attempt end already? `done` at our attempt can only be our own doing
  * (attempts rise only at a claim); for the other ends the event tells, because a reap looks the same in the row.
  */
-export async function readOwnFinish(db: Database, { dialect: d, profile }: JobTable, fence: Fence): Promise<FinishedRow | null> {
+export async function readOwnFinish(
+  db: Database,
+  { dialect: d, profile }: JobTable,
+  fence: Fence,
+): Promise<FinishedRow | null> {
   const { id, attempt, holder } = fence
   const names = profile.events?.names
   const told = d.toldBy({ id, attempt, holder, types: names ? [names.failed, names.retry] : [] })

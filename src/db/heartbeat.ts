@@ -11,7 +11,13 @@ export interface Fence {
 }
 
 /** `busy`: somebody else has the row locked just now; the lease is as it was. */
-export type Renewal = { id: string; attempt: number; holder: string; until: Date | null; state: 'renewed' | 'lost' | 'busy' }
+export type Renewal = {
+  id: string
+  attempt: number
+  holder: string
+  until: Date | null
+  state: 'renewed' | 'lost' | 'busy'
+}
 
 /**
  * Renews any number of leases in one statement. Races closed here: a zombie's beat (the fence is judged on the locked

@@ -48,7 +48,8 @@ export async function planMigration(db: Database, options: MigrationOptions): Pr
       for (const statement of splitStatements(file.text)) {
         const guard = fill(statement.guard, words)
         if (await isSatisfied(db, guard, table, catalogs.get(table) ?? null)) continue
-        const broken = guard.startsWith('index ') && catalogs.get(table) ? await brokenIndex(db, table, guard.slice(6)) : null
+        const broken =
+          guard.startsWith('index ') && catalogs.get(table) ? await brokenIndex(db, table, guard.slice(6)) : null
         if (broken) steps.push({ sql: `drop index concurrently if exists ${broken}`, table, isTransactional: false })
         const sql = fill(statement.sql, words)
         steps.push({ sql, table, isTransactional: !/\bconcurrently\b/i.test(sql) })
@@ -77,7 +78,12 @@ export async function migrate(db: Database, url: string, options: MigrationOptio
 }
 
 function openSession(url: string): postgres.Sql {
-  return postgres(url, { max: 1, prepare: false, onnotice: () => undefined, connection: { application_name: 'leasehold migrate' } })
+  return postgres(url, {
+    max: 1,
+    prepare: false,
+    onnotice: () => undefined,
+    connection: { application_name: 'leasehold migrate' },
+  })
 }
 
 /**
@@ -112,7 +118,11 @@ function groupSteps(steps: readonly MigrationStep[]): MigrationStep[][] {
 }
 
 /** A short lock_timeout and many tries: behind a long reader we step back, so that nobody queues behind us. */
-async function applyWithRetries(client: postgres.Sql, group: MigrationStep[], say: (line: string) => void): Promise<void> {
+async function applyWithRetries(
+  client: postgres.Sql,
+  group: MigrationStep[],
+  say: (line: string) => void,
+): Promise<void> {
   const text = group[0]?.isTransactional
     ? `begin; set local lock_timeout = ${LOCK_TIMEOUT_MS}; ${group.map((step) => step.sql).join('; ')}; commit`
     : (group[0]?.sql ?? '')
@@ -122,7 +132,10 @@ async function applyWithRetries(client: postgres.Sql, group: MigrationStep[], sa
       await client.unsafe(text).simple()
       return
     } catch (error) {
-      await client.unsafe('rollback').simple().catch(() => undefined)
+      await client
+        .unsafe('rollback')
+        .simple()
+        .catch(() => undefined)
       if (!['55P03', '40P01', '23505', '42P07'].includes(errorCode(error)) || tried === TRIES) throw error
       say(`${group[0]?.table} is in use (${describeError(error)}); trying again`)
       await sleep(Math.min(200 * tried, 3000))
@@ -168,7 +181,7 @@ async function hasIndex(db: Database, table: string, subject: string): Promise<b
         left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[0]
         where i.indrelid = to_regclass(${quotedTable(table)})
           and i.indisvalid
-          and (c.relname = ${subject} or a.attname = ${column ?? ''})) as found`,
+          and (c.relname = ${subject}::name or a.attname = ${column ?? ''})) as found`,
   )
   return row?.found ?? false
 }
@@ -180,7 +193,7 @@ async function brokenIndex(db: Database, table: string, name: string): Promise<s
       select c.oid::regclass::text as name
       from pg_index i
       join pg_class c on c.oid = i.indexrelid
-      where i.indrelid = to_regclass(${quotedTable(table)}) and c.relname = ${name} and not i.indisvalid`,
+      where i.indrelid = to_regclass(${quotedTable(table)}) and c.relname = ${name}::name and not i.indisvalid`,
   )
   return row?.name ?? null
 }
@@ -197,20 +210,24 @@ function placeholders(
   const createdAt = catalog ? catalog.columns.get('created_at')?.type : 'timestamp with time zone'
   return {
     table: quotedTable(table),
-    name,
+    name: name.replaceAll('"', '""'),
     events: quotedTable(eventsTable),
     events_index: quoteName(`idx_${eventsTable.split('.').at(-1)}_job_id`),
     event_job_id: idTypes.size === 1 ? ([...idTypes][0] ?? 'uuid') : 'text',
     max_attempts: String(options.maxAttempts),
-    due_at: createdAt === 'timestamp with time zone' ? 'coalesce(next_earliest_run_at, created_at)' : 'next_earliest_run_at',
+    due_at:
+      createdAt === 'timestamp with time zone' ? 'coalesce(next_earliest_run_at, created_at)' : 'next_earliest_run_at',
   }
 }
 
 function fill(text: string, words: Record<string, string>): string {
-  return text.replaceAll(/(idx_)?:(events_index|events|event_job_id|table|name|max_attempts|due_at)(\w*)/g, (_, prefix = '', key: string, suffix: string) => {
-    const word = words[key] ?? ''
-    return prefix ? `${prefix}${word}${suffix}` : `${word}${suffix}`
-  })
+  return text.replaceAll(
+    /(idx_)?:(events_index|events|event_job_id|table|name|max_attempts|due_at)(\w*)/g,
+    (_, prefix = '', key: string, suffix: string) => {
+      const word = words[key] ?? ''
+      return prefix ? `${prefix}${word}${suffix}` : `${word}${suffix}`
+    },
+  )
 }
 
 function migrationFiles(): { name: string; text: string }[] {
@@ -222,5 +239,8 @@ function migrationFiles(): { name: string; text: string }[] {
 
 /** Each statement stands under the comment that says when it is not needed. */
 function splitStatements(text: string): { guard: string; sql: string }[] {
-  return [...text.matchAll(/^-- unless (.+)\n([^;]+);/gm)].map(([, guard = '', sql = '']) => ({ guard: guard.trim(), sql: sql.trim() }))
+  return [...text.matchAll(/^-- unless (.+)\n([^;]+);/gm)].map(([, guard = '', sql = '']) => ({
+    guard: guard.trim(),
+    sql: sql.trim(),
+  }))
 }

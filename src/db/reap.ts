@@ -40,7 +40,12 @@ export const EVERY_DUE_ROW: BatchChoice = { limit: 1000, exclude: [], only: null
  * through an uncommitted event (`no key update` does not wait for it). Rows are matched by id from a materialised step
  * of at most 1000 by default: above some thousands the planner turns to a scan of the whole table.
  */
-export async function reapExpired(db: Database, table: JobTable, settings: ReapSettings, choice: BatchChoice): Promise<ReapedRow[]> {
+export async function reapExpired(
+  db: Database,
+  table: JobTable,
+  settings: ReapSettings,
+  choice: BatchChoice,
+): Promise<ReapedRow[]> {
   const { dialect: d, profile } = table
   const names = profile.events?.names
   const requeue = sql`picked.lh_requeue`
@@ -88,7 +93,12 @@ export async function reapExpired(db: Database, table: JobTable, settings: ReapS
 }
 
 /** The same selection, nothing locked and nothing written: what a pass would do now, and by which rule. */
-export function previewExpired(db: Database, table: JobTable, settings: ReapSettings, choice: BatchChoice): Promise<ReapedRow[]> {
+export function previewExpired(
+  db: Database,
+  table: JobTable,
+  settings: ReapSettings,
+  choice: BatchChoice,
+): Promise<ReapedRow[]> {
   return db.query(
     (run) => run<ReapedRow[]>`
       select lh_id::text as id, case when lh_requeue then 'requeued' else 'failed' end as outcome, lh_rule as rule,
@@ -119,7 +129,12 @@ function selectExpired(table: JobTable, settings: ReapSettings, choice: BatchCho
 }
 
 /** Gives a lease to rows in which nothing at all tells how old they are, so that they run out later. */
-export async function grantMissingLeases(db: Database, table: JobTable, rules: ExpiryRules, limit: number): Promise<string[]> {
+export async function grantMissingLeases(
+  db: Database,
+  table: JobTable,
+  rules: ExpiryRules,
+  limit: number,
+): Promise<string[]> {
   const { dialect: d } = table
   const rows = await db.query(
     (run) => run<{ id: string }[]>`

@@ -64,8 +64,10 @@ function jobProblems(profile: Profile, catalog: CatalogTable | null): string[] {
   if (!catalog.uniqueColumns.has(profile.columns.id)) {
     problems.push(`column ${profile.columns.id} is not unique by itself: it needs a primary key or a unique index`)
   }
-  if (!catalog.canSelect || !catalog.canUpdate) problems.push(`not allowed: grant select, update on ${table} to current_user`)
-  if (catalog.hidesRows) problems.push('row-level security hides rows from us: use a role with bypassrls, or a policy for it')
+  if (!catalog.canSelect || !catalog.canUpdate)
+    problems.push(`not allowed: grant select, update on ${table} to current_user`)
+  if (catalog.hidesRows)
+    problems.push('row-level security hides rows from us: use a role with bypassrls, or a policy for it')
   return problems
 }
 
@@ -77,7 +79,10 @@ function eventProblems(profile: Profile, catalog: CatalogTable | null): string[]
   for (const column of [jobId, data]) {
     if (!catalog.columns.has(column)) problems.push(`column ${table}.${column} is missing`)
   }
-  if (!/^jsonb?$/.test(catalog.columns.get(data)?.type ?? 'jsonb')) problems.push(`column ${table}.${data} is not json or jsonb`)
-  if (!catalog.canInsert) problems.push(`not allowed: grant insert on ${quotedTable(table)} to current_user`)
+  if (!/^jsonb?$/.test(catalog.columns.get(data)?.type ?? 'jsonb'))
+    problems.push(`column ${table}.${data} is not json or jsonb`)
+  if (!catalog.canInsert || !catalog.canSelect) {
+    problems.push(`not allowed: grant insert, select on ${quotedTable(table)} to current_user`)
+  }
   return problems
 }

@@ -46,7 +46,10 @@ export async function moveAllButBroken(
   }
   for (const { id, error } of broken) {
     context.isolation.add(id)
-    context.log.error({ table: context.table, jobId: id, error: describeError(error) }, 'row set aside: it breaks its statement')
+    context.log.error(
+      { table: context.table, jobId: id, error: describeError(error) },
+      'row set aside: it breaks its statement',
+    )
   }
   return moved
 }

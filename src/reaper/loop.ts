@@ -71,7 +71,8 @@ export function createReaper(options: ReaperOptions): Reaper {
   const heartbeatSec = options.heartbeatSec ?? 10
   const intervalSec = options.intervalSec ?? 60
   const stages =
-    options.stages ?? stagePolicy({ heartbeatSec, factors: DEFAULT_SLA_FACTORS, defaultLeaseSec: 300, maxRuntimeSec: 21_600 })
+    options.stages ??
+    stagePolicy({ heartbeatSec, factors: DEFAULT_SLA_FACTORS, defaultLeaseSec: 300, maxRuntimeSec: 21_600 })
   const rules: Omit<ExpiryRules, 'outage'> = {
     stages,
     leaseTimeoutSec: options.leaseTimeoutSec ?? 3 * heartbeatSec,
@@ -104,7 +105,15 @@ export function createReaper(options: ReaperOptions): Reaper {
 
   function context(watched: Watched, outage: OutageGrace | null): PassContext {
     const batchSize = options.batchSize ?? 1000
-    return { db, settings: settings(outage), batchSize, isolation: watched.isolation, log, metrics, signal: stopping.signal }
+    return {
+      db,
+      settings: settings(outage),
+      batchSize,
+      isolation: watched.isolation,
+      log,
+      metrics,
+      signal: stopping.signal,
+    }
   }
 
   async function run(): Promise<void> {
@@ -139,7 +148,8 @@ export function createReaper(options: ReaperOptions): Reaper {
       if (!look.isLeader) watched.yields += 1
       const yieldToOthers = watched.yields < MOST_YIELDS
       if (look.isLeader || !yieldToOthers) {
-        if (!yieldToOthers) log.warn({ table: table.name }, 'the scan lock is held by somebody who does not scan; going on without it')
+        if (!yieldToOthers)
+          log.warn({ table: table.name }, 'the scan lock is held by somebody who does not scan; going on without it')
         await reapTable(table, context(watched, watch.grace()), { yieldToOthers: look.isLeader && yieldToOthers })
         look = await take(table)
       } else {
@@ -156,13 +166,19 @@ export function createReaper(options: ReaperOptions): Reaper {
   async function take(table: JobTable): Promise<Look> {
     const look = await lookAt(db, table, settings(watch.grace()).rules)
     if (!watch.answered(look.now)) return look
-    log.warn({ table: table.name, graceSec: watch.grace().graceSec }, 'the database was away: jobs that have not checked in since get a grace')
+    log.warn(
+      { table: table.name, graceSec: watch.grace().graceSec },
+      'the database was away: jobs that have not checked in since get a grace',
+    )
     return lookAt(db, table, settings(watch.grace()).rules)
   }
 
   function shoutMassExpiry(table: JobTable, { expired, held }: Look): void {
     metrics?.count('reaper_mass_expiries_total', { table: table.name })
-    log.error({ table: table.name, expired, held }, 'most leases ran out at once: look at the database and the network before the workers')
+    log.error(
+      { table: table.name, expired, held },
+      'most leases ran out at once: look at the database and the network before the workers',
+    )
   }
 
   function passed(watched: Watched, tookMs: number): void {
@@ -188,17 +204,31 @@ export function createReaper(options: ReaperOptions): Reaper {
       ? `waiting for the database at ${db.target}: ${describeError(error)}`
       : `${watched.name}: ${describeError(error)}`
     if (obstacle !== watched.obstacle) {
-      const facts = { table: watched.name, obstacle, ...(error instanceof TableRejected ? { problems: error.problems } : {}) }
-      log.error(facts, error instanceof TableRejected ? 'table refused' : isConnectionError(error) ? 'waiting for the database' : 'pass failed')
+      const facts = {
+        table: watched.name,
+        obstacle,
+        ...(error instanceof TableRejected ? { problems: error.problems } : {}),
+      }
+      log.error(
+        facts,
+        error instanceof TableRejected
+          ? 'table refused'
+          : isConnectionError(error)
+            ? 'waiting for the database'
+            : 'pass failed',
+      )
     }
     watched.obstacle = obstacle
-    const retrySec = isTransient(error) ? Math.min(FIRST_RETRY_SEC * 2 ** Math.min(failures, 10), LAST_RETRY_SEC) : LAST_RETRY_SEC
+    const retrySec = isTransient(error)
+      ? Math.min(FIRST_RETRY_SEC * 2 ** Math.min(failures, 10), LAST_RETRY_SEC)
+      : LAST_RETRY_SEC
     return Math.min(retrySec, intervalSec)
   }
 
   function find(name: string): Watched {
     const watched = tables.find((each) => each.name === name)
-    if (!watched) throw new Error(`this reaper does not watch ${name}, only ${tables.map((each) => each.name).join(', ')}`)
+    if (!watched)
+      throw new Error(`this reaper does not watch ${name}, only ${tables.map((each) => each.name).join(', ')}`)
     return watched
   }
 
@@ -226,7 +256,11 @@ export function createReaper(options: ReaperOptions): Reaper {
     },
     showAges() {
       for (const { name: table, lastGoodPass } of tables) {
-        metrics?.set('reaper_last_success_age_seconds', { table }, (performance.now() - (lastGoodPass ?? startedAt)) / 1000)
+        metrics?.set(
+          'reaper_last_success_age_seconds',
+          { table },
+          (performance.now() - (lastGoodPass ?? startedAt)) / 1000,
+        )
       }
     },
   }

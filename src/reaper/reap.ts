@@ -3,7 +3,15 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { Database } from '../db/client.ts'
 import { DeadlineError, errorCode, isTimeout, mayBeOneRow } from '../db/errors.ts'
-import { type BatchChoice, EVERY_DUE_ROW, grantMissingLeases, previewExpired, type ReapedRow, reapExpired, type ReapSettings } from '../db/reap.ts'
+import {
+  type BatchChoice,
+  EVERY_DUE_ROW,
+  grantMissingLeases,
+  previewExpired,
+  type ReapedRow,
+  reapExpired,
+  type ReapSettings,
+} from '../db/reap.ts'
 import type { JobTable } from '../db/table.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -24,13 +32,20 @@ export interface PassContext {
   signal?: AbortSignal
 }
 
-export async function reapTable(table: JobTable, context: PassContext, options: { yieldToOthers: boolean }): Promise<ReaperResult> {
+export async function reapTable(
+  table: JobTable,
+  context: PassContext,
+  options: { yieldToOthers: boolean },
+): Promise<ReaperResult> {
   const result: ReaperResult = { requeuedIds: [], failedIds: [] }
   const { db, settings, batchSize, log } = context
 
   const granted = await retryLostRaces(() => grantMissingLeases(db, table, settings.rules, batchSize))
   for (const jobId of granted) {
-    log.warn({ table: table.name, jobId, leaseSec: settings.rules.stages.defaultLeaseSec }, 'lease granted: nothing in the row told its age')
+    log.warn(
+      { table: table.name, jobId, leaseSec: settings.rules.stages.defaultLeaseSec },
+      'lease granted: nothing in the row told its age',
+    )
   }
 
   let limit = batchSize
@@ -53,7 +68,11 @@ export async function reapTable(table: JobTable, context: PassContext, options: 
   return result
 }
 
-async function reapBatch(table: JobTable, context: PassContext, wish: { limit: number; yieldToOthers: boolean }): Promise<ReapedRow[]> {
+async function reapBatch(
+  table: JobTable,
+  context: PassContext,
+  wish: { limit: number; yieldToOthers: boolean },
+): Promise<ReapedRow[]> {
   const { db, settings, isolation, log } = context
   const choice: BatchChoice = { ...EVERY_DUE_ROW, ...wish, exclude: isolation.ids() }
   try {
@@ -80,7 +99,10 @@ function record(row: ReapedRow, table: JobTable, result: ReaperResult, { log, me
     metrics?.count(isRequeued ? 'reaper_requeues_total' : 'reaper_failures_total', labels)
     if (isRequeued) metrics?.count('worker_recovered_jobs_total', { reason: row.rule })
     const { id: jobId, rule: reason, attempt, holder, stage, dueAt } = row
-    log.info({ table: table.name, jobId, reason, attempt, holder, stage, dueAt }, isRequeued ? 'job requeued' : 'job failed')
+    log.info(
+      { table: table.name, jobId, reason, attempt, holder, stage, dueAt },
+      isRequeued ? 'job requeued' : 'job failed',
+    )
   } catch {
     // A broken sink is the sink's problem; the row is moved and its event is written.
   }

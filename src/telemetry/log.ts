@@ -15,7 +15,10 @@ export function createLog(options: { level: string; isTerminal?: boolean }): Log
     {
       level: options.level,
       base: { pid: process.pid },
-      redact: { paths: ['url', 'databaseUrl', 'password', 'token', '*.url', '*.password', '*.token'], censor: '[redacted]' },
+      redact: {
+        paths: ['url', 'databaseUrl', 'password', 'token', '*.url', '*.password', '*.token'],
+        censor: '[redacted]',
+      },
       formatters: { level: (label) => ({ level: label }) },
       timestamp: pino.stdTimeFunctions.isoTime,
     },

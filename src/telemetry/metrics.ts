@@ -11,20 +11,34 @@ export interface MetricDefinition {
 
 export const METRICS = {
   reaper_requeues_total: counter('Jobs the reaper put back in the queue.', ['table', 'stage'], 'reaper.requeues'),
-  reaper_failures_total: counter('Jobs the reaper failed because no attempt was left.', ['table', 'stage'], 'reaper.failures'),
+  reaper_failures_total: counter(
+    'Jobs the reaper failed because no attempt was left.',
+    ['table', 'stage'],
+    'reaper.failures',
+  ),
   reaper_scan_duration_ms: {
     kind: 'histogram',
     help: 'Time of one pass over one table, in milliseconds.',
     labels: ['table'],
     seed: 'reaper.scan_duration_ms',
   },
-  reaper_passes_total: counter('Passes over a table by outcome: ok, error, or yielded to another reaper.', ['table', 'outcome']),
-  reaper_last_success_age_seconds: gauge('Seconds since the last pass that went through; who watches the reaper?', ['table']),
+  reaper_passes_total: counter('Passes over a table by outcome: ok, error, or yielded to another reaper.', [
+    'table',
+    'outcome',
+  ]),
+  reaper_last_success_age_seconds: gauge('Seconds since the last pass that went through; who watches the reaper?', [
+    'table',
+  ]),
   reaper_leader: gauge('1 when the last pass found no other reaper at the table, else 0.', ['table']),
   reaper_table_accepted: gauge('1 when the table fits its profile; 0 when the reaper refuses to touch it.', ['table']),
-  reaper_outage_holds: gauge('Jobs left alone because the database was away and their holder had no chance to check in.', ['table']),
+  reaper_outage_holds: gauge(
+    'Jobs left alone because the database was away and their holder had no chance to check in.',
+    ['table'],
+  ),
   reaper_isolated_rows: gauge('Rows that break their statement and are set aside for an interval.', ['table']),
-  reaper_mass_expiries_total: counter('Passes in which more than half of at least ten held leases ran out at once.', ['table']),
+  reaper_mass_expiries_total: counter('Passes in which more than half of at least ten held leases ran out at once.', [
+    'table',
+  ]),
   job_rows: gauge('Jobs per status; counts stop at 100000, done is an estimate.', ['table', 'status']),
   job_due: gauge('Queued jobs that may run now.', ['table']),
   job_oldest_due_age_seconds: gauge('How long the oldest due job has been waiting.', ['table']),
@@ -32,13 +46,36 @@ export const METRICS = {
   job_expired_leases: gauge('Processing jobs whose time has run out; about 0 while a reaper lives.', ['table']),
   job_nearest_lease_end_seconds: gauge('Seconds until the nearest lease ends; negative when it is over.', ['table']),
   database_up: gauge('1 when the last query was answered, else 0.', []),
-  database_client_replacements_total: counter('Clients that missed their deadline and were replaced.', []),
-  worker_heartbeats_total: counter('Renewals asked for, by outcome: renewed, lost, busy, error.', ['outcome'], 'worker.heartbeats_total'),
+  database_client_replacements_total: counter(
+    'Clients that missed a deadline or lost a connection and were replaced.',
+    [],
+  ),
+  worker_heartbeats_total: counter(
+    'Renewals asked for, by outcome: renewed, lost, busy, error.',
+    ['outcome'],
+    'worker.heartbeats_total',
+  ),
   worker_lost_leases_total: counter('Leases that turned out to be lost at a heartbeat or a finish.', ['table']),
-  worker_recovered_jobs_total: counter('Jobs put back in the queue after their worker was gone, by rule.', ['reason'], 'worker.recovered_jobs_total{reason}'),
-  worker_retry_attempts_total: counter('Transient failures that were queued again, by code.', ['code'], 'worker.retry_attempts_total{code}'),
-  worker_duplicate_skips_total: counter('Claims of a job that already had a live lease.', [], 'worker.duplicate_skips_total'),
-  worker_atomic_acquire_fail_total: counter('Claims that lost the race for a job.', [], 'worker.atomic_acquire_fail_total'),
+  worker_recovered_jobs_total: counter(
+    'Jobs put back in the queue after their worker was gone, by rule.',
+    ['reason'],
+    'worker.recovered_jobs_total{reason}',
+  ),
+  worker_retry_attempts_total: counter(
+    'Transient failures that were queued again, by code.',
+    ['code'],
+    'worker.retry_attempts_total{code}',
+  ),
+  worker_duplicate_skips_total: counter(
+    'Claims of a job that already had a live lease.',
+    [],
+    'worker.duplicate_skips_total',
+  ),
+  worker_atomic_acquire_fail_total: counter(
+    'Claims that lost the race for a job.',
+    [],
+    'worker.atomic_acquire_fail_total',
+  ),
 } as const satisfies Record<string, MetricDefinition>
 
 type Name = keyof typeof METRICS
@@ -58,7 +95,15 @@ export interface Metrics {
 const SCAN_BUCKETS_MS = [1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000]
 
 /** Codes that may stand in a label; everything else is OTHER. */
-const KNOWN_CODES: ReadonlySet<string> = new Set(['TIMEOUT', 'NETWORK', 'STORAGE', 'CHILD_KILLED', 'RUN_DEADLINE', 'STALLED', 'UNKNOWN'])
+const KNOWN_CODES: ReadonlySet<string> = new Set([
+  'TIMEOUT',
+  'NETWORK',
+  'STORAGE',
+  'CHILD_KILLED',
+  'RUN_DEADLINE',
+  'STALLED',
+  'UNKNOWN',
+])
 
 export function codeLabel(code: string): string {
   return KNOWN_CODES.has(code) ? code : 'OTHER'
@@ -85,7 +130,10 @@ export function createMetrics(options: { stages: readonly string[]; tables: read
 }
 
 /** A series that is born with its first event hides that event from increase(): every known one starts at 0. */
-function startAtZero(metrics: Metrics, { stages, tables }: { stages: readonly string[]; tables: readonly string[] }): void {
+function startAtZero(
+  metrics: Metrics,
+  { stages, tables }: { stages: readonly string[]; tables: readonly string[] },
+): void {
   for (const table of tables) {
     for (const stage of [...stages, 'other', 'none']) {
       metrics.count('reaper_requeues_total', { table, stage }, 0)
@@ -105,7 +153,9 @@ function startAtZero(metrics: Metrics, { stages, tables }: { stages: readonly st
 function addProcessMetrics(registry: Registry): void {
   collectDefaultMetrics({ register: registry })
   for (const name of registry.getMetricsAsArray().map((metric) => metric.name)) {
-    const isUseful = /^(process_cpu|process_resident|process_open_fds|process_start_time|nodejs_eventloop_lag)/.test(name)
+    const isUseful = /^(process_cpu|process_resident|process_open_fds|process_start_time|nodejs_eventloop_lag)/.test(
+      name,
+    )
     if (!isUseful && !(name in METRICS)) registry.removeSingleMetric(name)
   }
 }

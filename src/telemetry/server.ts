@@ -57,7 +57,9 @@ function serve(options: ServerOptions): TelemetryServer {
       '/readyz': {
         GET: () => {
           const obstacles = health.obstacles()
-          return obstacles.length === 0 ? new Response('ready\n') : new Response(`${obstacles.join('\n')}\n`, { status: 503 })
+          return obstacles.length === 0
+            ? new Response('ready\n')
+            : new Response(`${obstacles.join('\n')}\n`, { status: 503 })
         },
       },
     },

@@ -47,10 +47,18 @@ export interface LeaseOptions {
 
 export interface Leases {
   claimJob(id: string, workerId: string, leaseSec?: number): Promise<ServiceResult<ClaimedJob, ClaimCode>>
-  claimNext(request: { workerId: string; limit: number; stages?: string[] }): Promise<ServiceResult<ClaimedJob[], 'UNAVAILABLE'>>
+  claimNext(request: {
+    workerId: string
+    limit: number
+    stages?: string[]
+  }): Promise<ServiceResult<ClaimedJob[], 'UNAVAILABLE'>>
   heartbeatJob(job: string | Lease, workerId?: string, leaseSec?: number): Promise<ServiceResult<Lease, LeaseCode>>
   heartbeatJobs(leases: readonly Lease[]): Promise<ServiceResult<Heartbeats, 'UNAVAILABLE'>>
-  finishJob(job: string | Lease, isSuccess: boolean, details?: FailureDetails): Promise<ServiceResult<FinishedRow, LeaseCode>>
+  finishJob(
+    job: string | Lease,
+    isSuccess: boolean,
+    details?: FailureDetails,
+  ): Promise<ServiceResult<FinishedRow, LeaseCode>>
 }
 
 export interface Heartbeats {
@@ -61,7 +69,12 @@ export interface Heartbeats {
   busy: Lease[]
 }
 
-const DEFAULT_STAGES = stagePolicy({ heartbeatSec: 10, factors: DEFAULT_SLA_FACTORS, defaultLeaseSec: 300, maxRuntimeSec: 21_600 })
+const DEFAULT_STAGES = stagePolicy({
+  heartbeatSec: 10,
+  factors: DEFAULT_SLA_FACTORS,
+  defaultLeaseSec: 300,
+  maxRuntimeSec: 21_600,
+})
 
 /** How many leases a process remembers, so that a second finish of the same lease is still recognised. */
 const REMEMBERED = 10_000
@@ -94,9 +107,13 @@ export function createLeases(options: LeaseOptions): Leases {
   }
 
   function warnOfUnknownStage(stage: string | null): void {
-    if (stage === null || Object.hasOwn(stages.leaseSec, stage) || warnedStages.has(stage) || warnedStages.size >= 20) return
+    if (stage === null || Object.hasOwn(stages.leaseSec, stage) || warnedStages.has(stage) || warnedStages.size >= 20)
+      return
     warnedStages.add(stage)
-    log.warn({ table: profile.table, stage: stage.slice(0, 80), leaseSec: stages.defaultLeaseSec }, 'unknown stage gets the default lease')
+    log.warn(
+      { table: profile.table, stage: stage.slice(0, 80), leaseSec: stages.defaultLeaseSec },
+      'unknown stage gets the default lease',
+    )
   }
 
   function leaseOf(job: string | Lease, workerId?: string): Lease | null {
@@ -131,9 +148,13 @@ export function createLeases(options: LeaseOptions): Leases {
     claimJob: (id, workerId, leaseSec) =>
       unlessAway(async () => {
         const claimed = await handle.use((table) =>
-          claimJobById(db, table, { id, holder: workerId, leaseSec: leaseSec === undefined ? null : clampLeaseSec(leaseSec), stages, maxAttempts }).catch(
-            noneIfMalformed,
-          ),
+          claimJobById(db, table, {
+            id,
+            holder: workerId,
+            leaseSec: leaseSec === undefined ? null : clampLeaseSec(leaseSec),
+            stages,
+            maxAttempts,
+          }).catch(noneIfMalformed),
         )
         if (claimed) return success(remember(claimed, workerId, id))
         return handle.use((table) => explainRefusal(table, id))
@@ -143,7 +164,13 @@ export function createLeases(options: LeaseOptions): Leases {
       unlessAway(async () => {
         if (limit < 1) return success([])
         const rows = await handle.use((table) =>
-          claimDueJobs(db, table, { holder: workerId, limit: Math.trunc(limit), onlyStages: onlyStages ?? null, stages, maxAttempts }),
+          claimDueJobs(db, table, {
+            holder: workerId,
+            limit: Math.trunc(limit),
+            onlyStages: onlyStages ?? null,
+            stages,
+            maxAttempts,
+          }),
         )
         return success(rows.map((row) => remember(row, workerId)))
       }),
@@ -172,14 +199,28 @@ export function createLeases(options: LeaseOptions): Leases {
         const failure = isSuccess ? null : classifyFailure(details)
         const end = (table: JobTable): Promise<FinishedRow | null> =>
           failure ? endAttempt(db, table, lease, { failure, maxAttempts, ladderMs }) : completeJob(db, table, lease)
-        const ended = await handle.use((table) => onceMore(() => end(table).catch((error) => rejectFinish(table, lease, error))))
+        const ended = await handle.use((table) =>
+          onceMore(() => end(table).catch((error) => rejectFinish(table, lease, error))),
+        )
         if (!ended) {
           // Nothing was changed: either we ended it before and the answer was lost, or the lease is somebody else's.
           const before = await handle.use((table) => onceMore(() => readOwnFinish(db, table, lease)))
           return before ? success(before) : lost(lease, lease.id)
         }
-        if (ended.status === 'queued') metrics?.count('worker_retry_attempts_total', { code: codeLabel(failure?.code ?? '') })
-        log.info({ table: profile.table, jobId: lease.id, attempt: lease.attempt, holder: lease.holder, status: ended.status, code: failure?.code, dueAt: ended.dueAt }, 'job finished')
+        if (ended.status === 'queued')
+          metrics?.count('worker_retry_attempts_total', { code: codeLabel(failure?.code ?? '') })
+        log.info(
+          {
+            table: profile.table,
+            jobId: lease.id,
+            attempt: lease.attempt,
+            holder: lease.holder,
+            status: ended.status,
+            code: failure?.code,
+            dueAt: ended.dueAt,
+          },
+          'job finished',
+        )
         return success(ended)
       }),
   }
@@ -193,7 +234,10 @@ export function createLeases(options: LeaseOptions): Leases {
     if (!errorCode(error).startsWith('23')) throw error
     const constraint = (error as { constraint_name?: string }).constraint_name ?? 'a constraint'
     const failure = { code: 'FINISH_REJECTED', reason: `${errorCode(error)} ${constraint}`, permanent: true }
-    log.error({ table: profile.table, jobId: lease.id, constraint, error: describeError(error) }, 'the finish breaks a constraint; the job fails')
+    log.error(
+      { table: profile.table, jobId: lease.id, constraint, error: describeError(error) },
+      'the finish breaks a constraint; the job fails',
+    )
     return endAttempt(db, table, lease, { failure, maxAttempts, ladderMs })
   }
 
@@ -202,7 +246,10 @@ export function createLeases(options: LeaseOptions): Leases {
     if (!state) return refusal('NOT_FOUND', `there is no job ${id} in ${profile.table}`)
     if (state.hasLiveLease) metrics?.count('worker_duplicate_skips_total', {})
     if (!state.isQueued) {
-      return refusal('NOT_QUEUED', `job ${id} is ${state.status}${state.hasLiveLease ? `, held by ${state.holder}` : ''}`)
+      return refusal(
+        'NOT_QUEUED',
+        `job ${id} is ${state.status}${state.hasLiveLease ? `, held by ${state.holder}` : ''}`,
+      )
     }
     if (!state.isDue) return refusal('NOT_DUE', `job ${id} is not due before ${state.dueAt?.toString()}`)
     if (!state.hasAttemptsLeft) return refusal('NO_ATTEMPTS_LEFT', `job ${id} is queued but has used up its attempts`)
@@ -212,7 +259,10 @@ export function createLeases(options: LeaseOptions): Leases {
 }
 
 /** A database that is away is an answer a worker must be able to act on; any other error is thrown. */
-async function unlessAway<T>(act: () => Promise<T>, onAway?: () => void): Promise<T | { ok: false; error: string; code: 'UNAVAILABLE' }> {
+async function unlessAway<T>(
+  act: () => Promise<T>,
+  onAway?: () => void,
+): Promise<T | { ok: false; error: string; code: 'UNAVAILABLE' }> {
   try {
     return await act()
   } catch (error) {

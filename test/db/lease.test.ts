@@ -31,7 +31,10 @@ describe.each(SHAPES)('leases on $title', (shape) => {
   test('a claim sets status, holder, attempt, heartbeat, start and a full lease, and tells it', async () => {
     const id = await put({ stage: `'clip'` })
     const claimed = await leases.claimJob(id, 'worker-a', 60)
-    expect(claimed).toMatchObject({ ok: true, value: { lease: { table: shape.table, id, holder: 'worker-a', attempt: 1, leaseSec: 60 } } })
+    expect(claimed).toMatchObject({
+      ok: true,
+      value: { lease: { table: shape.table, id, holder: 'worker-a', attempt: 1, leaseSec: 60 } },
+    })
     const row = await read(id)
     expect(row).toMatchObject({ status: 'processing', locked_by: 'worker-a', attempt_count: 1 })
     expect(row.lease_expires_at?.getTime()).toBeGreaterThan(Date.now() + 55_000)
@@ -52,12 +55,28 @@ describe.each(SHAPES)('leases on $title', (shape) => {
   })
 
   test('a claim is refused with the reason', async () => {
-    expect(await leases.claimJob(await put({ next_earliest_run_at: `now() + interval '1 hour'` }), 'w')).toMatchObject({ ok: false, code: 'NOT_DUE' })
-    expect(await leases.claimJob(await put({ next_earliest_run_at: `'infinity'` }), 'w')).toMatchObject({ ok: false, code: 'NOT_DUE' })
+    expect(await leases.claimJob(await put({ next_earliest_run_at: `now() + interval '1 hour'` }), 'w')).toMatchObject({
+      ok: false,
+      code: 'NOT_DUE',
+    })
+    expect(await leases.claimJob(await put({ next_earliest_run_at: `'infinity'` }), 'w')).toMatchObject({
+      ok: false,
+      code: 'NOT_DUE',
+    })
     expect(await leases.claimJob(await put({ status: `'done'` }), 'w')).toMatchObject({ ok: false, code: 'NOT_QUEUED' })
     expect(await leases.claimJob(await put(EXPIRED), 'w')).toMatchObject({ ok: false, code: 'NOT_QUEUED' })
-    expect(await leases.claimJob(await put({ attempt_count: '3' }), 'w')).toMatchObject({ ok: false, code: 'NO_ATTEMPTS_LEFT' })
-    for (const id of ['00000000-0000-4000-8000-000000000000', '12345', 'nonsense', '', '99999999999999999999999', "'; drop table jobs; --"]) {
+    expect(await leases.claimJob(await put({ attempt_count: '3' }), 'w')).toMatchObject({
+      ok: false,
+      code: 'NO_ATTEMPTS_LEFT',
+    })
+    for (const id of [
+      '00000000-0000-4000-8000-000000000000',
+      '12345',
+      'nonsense',
+      '',
+      '99999999999999999999999',
+      "'; drop table jobs; --",
+    ]) {
       expect(await leases.claimJob(id, 'w')).toMatchObject({ ok: false, code: 'NOT_FOUND' })
     }
   })
@@ -72,7 +91,9 @@ describe.each(SHAPES)('leases on $title', (shape) => {
     const id = await put()
     const answers = await Promise.all(Array.from({ length: 10 }, (_, n) => leases.claimJob(id, `racer-${n}`)))
     expect(answers.filter((answer) => answer.ok)).toHaveLength(1)
-    expect(answers.filter((answer) => !answer.ok).every((answer) => !answer.ok && answer.code === 'NOT_QUEUED')).toBe(true)
+    expect(answers.filter((answer) => !answer.ok).every((answer) => !answer.ok && answer.code === 'NOT_QUEUED')).toBe(
+      true,
+    )
     expect(await eventTypes(t.sql, id)).toEqual(['processing'])
   })
 
@@ -82,7 +103,11 @@ describe.each(SHAPES)('leases on $title', (shape) => {
   })
 
   test('S10: a queued row that still carries a holder and a lease is claimed and overwritten', async () => {
-    const lease = await claim(await put({ locked_by: `'ghost'`, lease_expires_at: `now() + interval '1 hour'` }), 'worker-b', 30)
+    const lease = await claim(
+      await put({ locked_by: `'ghost'`, lease_expires_at: `now() + interval '1 hour'` }),
+      'worker-b',
+      30,
+    )
     expect((await read(lease.id)).locked_by).toBe('worker-b')
   })
 
@@ -101,7 +126,9 @@ describe.each(SHAPES)('leases on $title', (shape) => {
 
   test('D27: twenty claimers at once take exactly what they asked for, each job once', async () => {
     await insertMany(t.sql, t.quoted, 150, { stage: `'crowd'` })
-    const answers = await Promise.all(Array.from({ length: 20 }, (_, n) => leases.claimNext({ workerId: `c-${n}`, limit: 7, stages: ['crowd'] })))
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, (_, n) => leases.claimNext({ workerId: `c-${n}`, limit: 7, stages: ['crowd'] })),
+    )
     const taken = answers.map((answer) => (answer.ok ? answer.value.map(({ lease }) => lease.id) : []))
     expect(taken.every((ids) => ids.length <= 7)).toBe(true)
     expect(new Set(taken.flat()).size).toBe(taken.flat().length)
@@ -110,7 +137,10 @@ describe.each(SHAPES)('leases on $title', (shape) => {
 
   test('a heartbeat renews the full lease', async () => {
     const lease = await claim(await put(), 'worker-a', 30)
-    await t.sql.unsafe(`update ${t.quoted} set lease_expires_at = now() + interval '1 second', last_heartbeat_at = now() - interval '29 seconds' where id::text = $1`, [lease.id])
+    await t.sql.unsafe(
+      `update ${t.quoted} set lease_expires_at = now() + interval '1 second', last_heartbeat_at = now() - interval '29 seconds' where id::text = $1`,
+      [lease.id],
+    )
     expect(await leases.heartbeatJob(lease.id, 'worker-a', 60)).toMatchObject({ ok: true })
     const row = await read(lease.id)
     expect(row.lease_expires_at?.getTime()).toBeGreaterThan(Date.now() + 55_000)
@@ -119,7 +149,9 @@ describe.each(SHAPES)('leases on $title', (shape) => {
 
   test('Z10: a late heartbeat before any reap keeps the job', async () => {
     const lease = await claim(await put(), 'worker-a', 30)
-    await t.sql.unsafe(`update ${t.quoted} set lease_expires_at = now() - interval '1 minute' where id::text = $1`, [lease.id])
+    await t.sql.unsafe(`update ${t.quoted} set lease_expires_at = now() - interval '1 minute' where id::text = $1`, [
+      lease.id,
+    ])
     expect(await leases.heartbeatJob(lease)).toMatchObject({ ok: true })
     expect(await read(lease.id)).toMatchObject({ status: 'processing', attempt_count: 1 })
   })
@@ -157,7 +189,10 @@ describe.each(SHAPES)('leases on $title', (shape) => {
       await host.unsafe(`select 1 from ${t.quoted} where id::text = $1 for update`, [locked.id])
       return leases.heartbeatJobs([kept, gone, locked])
     })
-    expect(beats).toMatchObject({ ok: true, value: { renewed: [{ id: kept.id }], lost: [{ id: gone.id }], busy: [{ id: locked.id }] } })
+    expect(beats).toMatchObject({
+      ok: true,
+      value: { renewed: [{ id: kept.id }], lost: [{ id: gone.id }], busy: [{ id: locked.id }] },
+    })
     await t.sql.unsafe(`update ${t.quoted} set attempt_count = 1 where id::text = $1`, [gone.id])
     await t.sql`delete from witness where source <> 'job_events' and (old ->> 'attempt_count') is distinct from (new ->> 'attempt_count') and old ->> 'status' = new ->> 'status'`
   })
@@ -174,7 +209,10 @@ describe.each(SHAPES)('leases on $title', (shape) => {
     const beat = await leases.heartbeatJob(lease)
     await holding
     expect(beat.ok).toBe(true)
-    const [row] = await t.sql.unsafe<{ left: number }[]>(`select extract(epoch from lease_expires_at - clock_timestamp())::float8 as left from ${t.quoted} where id::text = $1`, [lease.id])
+    const [row] = await t.sql.unsafe<{ left: number }[]>(
+      `select extract(epoch from lease_expires_at - clock_timestamp())::float8 as left from ${t.quoted} where id::text = $1`,
+      [lease.id],
+    )
     expect(row?.left).toBeGreaterThan(1)
   })
 
@@ -182,8 +220,16 @@ describe.each(SHAPES)('leases on $title', (shape) => {
     const lease = await claim(await put())
     expect(await leases.finishJob(lease.id, true)).toMatchObject({ ok: true, value: { status: 'done' } })
     expect(await leases.finishJob(lease.id, true)).toMatchObject({ ok: true, value: { status: 'done' } })
-    expect(await leases.finishJob(lease, false, { code: 'LATE' })).toMatchObject({ ok: true, value: { status: 'done' } })
-    expect(await read(lease.id)).toMatchObject({ status: 'done', locked_by: null, lease_expires_at: null, progress: 100 })
+    expect(await leases.finishJob(lease, false, { code: 'LATE' })).toMatchObject({
+      ok: true,
+      value: { status: 'done' },
+    })
+    expect(await read(lease.id)).toMatchObject({
+      status: 'done',
+      locked_by: null,
+      lease_expires_at: null,
+      progress: 100,
+    })
     expect(await eventTypes(t.sql, lease.id)).toEqual(['processing', 'done'])
     expect(await leases.heartbeatJob(lease)).toMatchObject({ ok: false, code: 'LEASE_LOST' })
   })
@@ -192,20 +238,30 @@ describe.each(SHAPES)('leases on $title', (shape) => {
     const lease = await claim(await put())
     const first = await leases.finishJob(lease, false, { code: 'NETWORK', reason: 'socket hang up' })
     expect(first).toMatchObject({ ok: true, value: { status: 'queued' } })
-    expect(await leases.finishJob(lease, false, { code: 'NETWORK' })).toMatchObject({ ok: true, value: { status: 'queued' } })
+    expect(await leases.finishJob(lease, false, { code: 'NETWORK' })).toMatchObject({
+      ok: true,
+      value: { status: 'queued' },
+    })
     const row = await read(lease.id)
     expect(row).toMatchObject({ status: 'queued', attempt_count: 1, locked_by: null, lease_expires_at: null })
     const waitMs = (row.next_earliest_run_at?.getTime() ?? 0) - Date.now()
     expect(waitMs).toBeGreaterThan(25_000)
     expect(waitMs).toBeLessThan(33_500)
     const [, retry] = await readEvents(t.sql, lease.id)
-    expect(retry).toMatchObject({ type: 'retry:scheduled', table: shape.table, details: { attempt: 1, holder: 'worker-a', code: 'NETWORK', reason: 'socket hang up' } })
+    expect(retry).toMatchObject({
+      type: 'retry:scheduled',
+      table: shape.table,
+      details: { attempt: 1, holder: 'worker-a', code: 'NETWORK', reason: 'socket hang up' },
+    })
     expect(await eventTypes(t.sql, lease.id)).toEqual(['processing', 'retry:scheduled'])
   })
 
   test('the last transient failure is RETRIES_EXHAUSTED with the last code as its reason', async () => {
     const lease = await claim(await put({ attempt_count: '2' }))
-    expect(await leases.finishJob(lease, false, { code: 'STORAGE' })).toMatchObject({ ok: true, value: { status: 'failed' } })
+    expect(await leases.finishJob(lease, false, { code: 'STORAGE' })).toMatchObject({
+      ok: true,
+      value: { status: 'failed' },
+    })
     const row = await read(lease.id)
     expect(row).toMatchObject({ status: 'failed', fail_reason: 'STORAGE', attempt_count: 3 })
     // The varchar(12) column of one shape cuts the code; nothing fails for it.
@@ -229,8 +285,13 @@ describe.each(SHAPES)('leases on $title', (shape) => {
   })
 
   test('D21: a finish that breaks a unique index of the host ends the job with the constraint named', async () => {
-    await t.sql.unsafe(`create unique index one_done_only on ${t.quoted} (stage) where status = 'done' and stage = 'unique'`)
-    const [first, second] = [await claim(await put({ stage: `'unique'` })), await claim(await put({ stage: `'unique'` }))]
+    await t.sql.unsafe(
+      `create unique index one_done_only on ${t.quoted} (stage) where status = 'done' and stage = 'unique'`,
+    )
+    const [first, second] = [
+      await claim(await put({ stage: `'unique'` })),
+      await claim(await put({ stage: `'unique'` })),
+    ]
     expect(await leases.finishJob(first, true)).toMatchObject({ ok: true, value: { status: 'done' } })
     expect(await leases.finishJob(second, true)).toMatchObject({ ok: true, value: { status: 'failed' } })
     expect((await read(second.id)).fail_reason).toContain('one_done_only')
@@ -240,8 +301,14 @@ describe.each(SHAPES)('leases on $title', (shape) => {
   async function change(lease: Lease, set: string): Promise<Lease> {
     await t.sql.begin(async (host) => {
       await host.unsafe(`update ${t.quoted} set ${set} where id::text = $1`, [lease.id])
-      const events = shape.events.split('.').map((part) => `"${part}"`).join('.')
-      await host.unsafe(`insert into ${events} (job_id, data) select id, '{"type":"by hand"}' from ${t.quoted} where id::text = $1`, [lease.id])
+      const events = shape.events
+        .split('.')
+        .map((part) => `"${part}"`)
+        .join('.')
+      await host.unsafe(
+        `insert into ${events} (job_id, data) select id, '{"type":"by hand"}' from ${t.quoted} where id::text = $1`,
+        [lease.id],
+      )
     })
     return lease
   }

@@ -21,9 +21,17 @@ const ODD_ROWS: [string, Columns, 'queued' | 'failed' | 'processing', ('queued' 
   ['lease -infinity', { lease_expires_at: `'-infinity'` }, 'queued'],
   ['lease infinity, heartbeat old', { lease_expires_at: `'infinity'`, last_heartbeat_at: LONG_AGO }, 'queued'],
   ['lease infinity, heartbeat fresh', { lease_expires_at: `'infinity'`, last_heartbeat_at: 'now()' }, 'processing'],
-  ['lease a year ahead, heartbeat old', { lease_expires_at: `now() + interval '1 year'`, last_heartbeat_at: LONG_AGO }, 'queued'],
+  [
+    'lease a year ahead, heartbeat old',
+    { lease_expires_at: `now() + interval '1 year'`, last_heartbeat_at: LONG_AGO },
+    'queued',
+  ],
   ['no lease, heartbeat -infinity', { lease_expires_at: 'null', last_heartbeat_at: `'-infinity'` }, 'queued'],
-  ['no lease, heartbeat infinity, started long ago', { lease_expires_at: 'null', last_heartbeat_at: `'infinity'`, processing_started_at: LONG_AGO }, 'queued'],
+  [
+    'no lease, heartbeat infinity, started long ago',
+    { lease_expires_at: 'null', last_heartbeat_at: `'infinity'`, processing_started_at: LONG_AGO },
+    'queued',
+  ],
   ['no lease, no heartbeat, started long ago', { ...NEITHER, processing_started_at: LONG_AGO }, 'queued'],
   ['no lease, no heartbeat, started just now', { ...NEITHER, processing_started_at: 'now()' }, 'processing'],
   ['started at infinity, lease over', { processing_started_at: `'infinity'` }, 'queued'],
@@ -37,7 +45,11 @@ const ODD_ROWS: [string, Columns, 'queued' | 'failed' | 'processing', ('queued' 
   ['stage named like a property of every object', { stage: `'__proto__'` }, 'queued'],
   ['expected duration at its limit', { expected_duration_ms: '2147483647' }, 'queued'],
   ['expected duration negative', { expected_duration_ms: '-1' }, 'queued'],
-  ['expected duration 0 with a live lease', { expected_duration_ms: '0', lease_expires_at: `now() + interval '1 minute'`, last_heartbeat_at: 'now()' }, 'processing'],
+  [
+    'expected duration 0 with a live lease',
+    { expected_duration_ms: '0', lease_expires_at: `now() + interval '1 minute'`, last_heartbeat_at: 'now()' },
+    'processing',
+  ],
   ['holder empty', { locked_by: `''` }, 'queued'],
   ['holder NULL', { locked_by: 'null' }, 'queued'],
 ]
@@ -48,7 +60,9 @@ describe.each(SHAPES)('odd rows on $title', (shape) => {
   beforeAll(async () => {
     t = await shapedDatabase(shape)
     reaper = createReaper({ db: t.db, tables: [t.profile] })
-    await t.sql.unsafe(`alter table ${t.quoted} alter column max_attempts drop not null, alter column attempt_count drop not null`)
+    await t.sql.unsafe(
+      `alter table ${t.quoted} alter column max_attempts drop not null, alter column attempt_count drop not null`,
+    )
   })
   afterAll(async () => {
     await t[Symbol.asyncDispose]()
@@ -78,13 +92,20 @@ describe.each(SHAPES)('odd rows on $title', (shape) => {
     const hasCreatedAt = shape.table !== 'Clips.ClipJobs'
     if (hasCreatedAt) await t.sql.unsafe(`alter table ${t.quoted} alter column created_at drop not null`)
     if (shape.table === 'jobs') await t.sql.unsafe(`alter table jobs alter column updated_at drop not null`)
-    const ageless = { ...EXPIRED, ...NEITHER, ...(hasCreatedAt ? { created_at: 'null' } : {}), ...(shape.table === 'jobs' ? { updated_at: 'null' } : {}) }
+    const ageless = {
+      ...EXPIRED,
+      ...NEITHER,
+      ...(hasCreatedAt ? { created_at: 'null' } : {}),
+      ...(shape.table === 'jobs' ? { updated_at: 'null' } : {}),
+    }
     const id = await insertJob(t.sql, t.quoted, ageless)
     await reaper.reap(shape.table)
     const granted = await readJob(t.sql, t.quoted, id)
     expect(granted.status).toBe('processing')
     expect((granted.lease_expires_at?.getTime() ?? 0) - Date.now()).toBeGreaterThan(290_000)
-    await t.sql.unsafe(`update ${t.quoted} set lease_expires_at = now() - interval '1 second' where id::text = $1`, [id])
+    await t.sql.unsafe(`update ${t.quoted} set lease_expires_at = now() - interval '1 second' where id::text = $1`, [
+      id,
+    ])
     await reaper.reap(shape.table)
     expect((await readJob(t.sql, t.quoted, id)).status).toBe('queued')
   })

@@ -35,13 +35,19 @@ describe.each(SHAPES)('reap on $title', (shape) => {
     const row = await read(id)
     expect(row).toMatchObject({ status: 'queued', locked_by: null, lease_expires_at: null, attempt_count: 1 })
     expect(row.last_heartbeat_at).toBeInstanceOf(Date)
-    const [due] = await t.sql.unsafe<{ sec: number }[]>(`select extract(epoch from next_earliest_run_at - now())::float8 as sec from ${t.quoted} where id::text = $1`, [id])
+    const [due] = await t.sql.unsafe<{ sec: number }[]>(
+      `select extract(epoch from next_earliest_run_at - now())::float8 as sec from ${t.quoted} where id::text = $1`,
+      [id],
+    )
     expect(due?.sec).toBeGreaterThan(28)
     expect(due?.sec).toBeLessThanOrEqual(33)
 
     const events = await readEvents(t.sql, id)
     expect(events.map((event) => event.type)).toEqual(['reaper:requeued', 'requeued:stale'])
-    expect(events[0]).toMatchObject({ table: shape.table, details: { reason: 'lease_expired', attempt: 1, holder: 'dead-worker', locked_by: 'dead-worker' } })
+    expect(events[0]).toMatchObject({
+      table: shape.table,
+      details: { reason: 'lease_expired', attempt: 1, holder: 'dead-worker', locked_by: 'dead-worker' },
+    })
     expect(Math.abs(Date.parse(events[0]?.at ?? '') - Date.now())).toBeLessThan(60_000)
     expect(await value(`reaper_requeues_total{table="${shape.table}",stage="clip"}`)).toBe(before + 1)
   })
@@ -50,18 +56,40 @@ describe.each(SHAPES)('reap on $title', (shape) => {
     const id = await put({ ...EXPIRED, attempt_count: '3', stage: `'asr'` })
     const before = await value(`reaper_failures_total{table="${shape.table}",stage="asr"}`)
     expect(await reaper.reap(shape.table)).toEqual({ requeuedIds: [], failedIds: [id] })
-    expect(await read(id)).toMatchObject({ status: 'failed', fail_code: 'timeout', fail_reason: 'lease_expired', locked_by: null, lease_expires_at: null, attempt_count: 3 })
+    expect(await read(id)).toMatchObject({
+      status: 'failed',
+      fail_code: 'timeout',
+      fail_reason: 'lease_expired',
+      locked_by: null,
+      lease_expires_at: null,
+      attempt_count: 3,
+    })
     expect(await eventTypes(t.sql, id)).toEqual(['reaper:failed(timeout)'])
     expect(await value(`reaper_failures_total{table="${shape.table}",stage="asr"}`)).toBe(before + 1)
   })
 
   test('leaves alone a live lease, a fresh heartbeat without a lease, and a fresh start without either', async () => {
     const live = await put({ ...HELD, processing_started_at: `now() - interval '5 hours'` })
-    const beating = await put({ ...HELD, lease_expires_at: 'null', processing_started_at: `now() - interval '5 hours'` })
-    const fresh = await put({ ...HELD, lease_expires_at: 'null', last_heartbeat_at: 'null', processing_started_at: `now() - interval '50 minutes'` })
+    const beating = await put({
+      ...HELD,
+      lease_expires_at: 'null',
+      processing_started_at: `now() - interval '5 hours'`,
+    })
+    const fresh = await put({
+      ...HELD,
+      lease_expires_at: 'null',
+      last_heartbeat_at: 'null',
+      processing_started_at: `now() - interval '50 minutes'`,
+    })
     expect(await reaper.reap(shape.table)).toEqual({ requeuedIds: [], failedIds: [] })
     for (const id of [live, beating, fresh]) expect((await read(id)).status).toBe('processing')
-    await t.sql.begin((host) => host.unsafe(`alter table ${t.quoted} disable trigger user; delete from ${t.quoted} where status = 'processing'; alter table ${t.quoted} enable trigger user`).simple())
+    await t.sql.begin((host) =>
+      host
+        .unsafe(
+          `alter table ${t.quoted} disable trigger user; delete from ${t.quoted} where status = 'processing'; alter table ${t.quoted} enable trigger user`,
+        )
+        .simple(),
+    )
   })
 
   test('a second pass right after a first changes nothing', async () => {
@@ -73,11 +101,31 @@ describe.each(SHAPES)('reap on $title', (shape) => {
   })
 
   test('rows without a lease are taken by their own rule, and the rule is told', async () => {
-    const stale = await put({ ...EXPIRED, lease_expires_at: 'null', last_heartbeat_at: `now() - interval '31 seconds'` })
-    const silent = await put({ ...EXPIRED, lease_expires_at: 'null', last_heartbeat_at: 'null', processing_started_at: `now() - interval '61 minutes'`, attempt_count: '3' })
+    const stale = await put({
+      ...EXPIRED,
+      lease_expires_at: 'null',
+      last_heartbeat_at: `now() - interval '31 seconds'`,
+    })
+    const silent = await put({
+      ...EXPIRED,
+      lease_expires_at: 'null',
+      last_heartbeat_at: 'null',
+      processing_started_at: `now() - interval '61 minutes'`,
+      attempt_count: '3',
+    })
     const endless = await put({ ...HELD, processing_started_at: `now() - interval '7 hours'`, attempt_count: '3' })
-    const expected = await put({ ...HELD, stage: `'clip'`, expected_duration_ms: '120000', processing_started_at: `now() - interval '13 minutes'` })
-    const within = await put({ ...HELD, stage: `'clip'`, expected_duration_ms: '600000', processing_started_at: `now() - interval '50 minutes'` })
+    const expected = await put({
+      ...HELD,
+      stage: `'clip'`,
+      expected_duration_ms: '120000',
+      processing_started_at: `now() - interval '13 minutes'`,
+    })
+    const within = await put({
+      ...HELD,
+      stage: `'clip'`,
+      expected_duration_ms: '600000',
+      processing_started_at: `now() - interval '50 minutes'`,
+    })
     await reaper.reap(shape.table)
     expect((await readEvents(t.sql, stale))[0]?.details.reason).toBe('heartbeat_stale')
     expect(await read(silent)).toMatchObject({ status: 'failed', fail_code: 'timeout', fail_reason: 'no_heartbeat' })
@@ -100,7 +148,9 @@ describe.each(SHAPES)('reap on $title', (shape) => {
   test('a dry run names the rows and the rule, and writes nothing', async () => {
     const id = await put(EXPIRED)
     const [before] = await t.sql`select max(seq) from witness`
-    expect(await reaper.preview(shape.table)).toMatchObject([{ id, outcome: 'requeued', rule: 'lease_expired', holder: 'dead-worker', attempt: 1 }])
+    expect(await reaper.preview(shape.table)).toMatchObject([
+      { id, outcome: 'requeued', rule: 'lease_expired', holder: 'dead-worker', attempt: 1 },
+    ])
     expect((await t.sql`select max(seq) from witness`)[0]).toEqual(before)
     expect((await read(id)).status).toBe('processing')
   })
@@ -116,10 +166,15 @@ describe.each(SHAPES)('reap on $title', (shape) => {
 
   test('a host transaction with an uncommitted event for the job does not keep it from being reaped', async () => {
     const id = await put(EXPIRED)
-    const events = shape.events.split('.').map((part) => `"${part}"`).join('.')
+    const events = shape.events
+      .split('.')
+      .map((part) => `"${part}"`)
+      .join('.')
     await t.sql
       .begin(async (host) => {
-        await host.unsafe(`insert into ${events} (job_id, data) select id, '{}' from ${t.quoted} where id::text = $1`, [id])
+        await host.unsafe(`insert into ${events} (job_id, data) select id, '{}' from ${t.quoted} where id::text = $1`, [
+          id,
+        ])
         expect((await reaper.reap(shape.table)).requeuedIds).toEqual([id])
         throw new Error('roll back')
       })
@@ -128,8 +183,13 @@ describe.each(SHAPES)('reap on $title', (shape) => {
 
   test('R7: when the event cannot be written, the row does not move either', async () => {
     const id = await put(EXPIRED)
-    const events = shape.events.split('.').map((part) => `"${part}"`).join('.')
-    await t.sql.unsafe(`create function trip() returns trigger language plpgsql as $$ begin raise exception 'tripped'; end $$`)
+    const events = shape.events
+      .split('.')
+      .map((part) => `"${part}"`)
+      .join('.')
+    await t.sql.unsafe(
+      `create function trip() returns trigger language plpgsql as $$ begin raise exception 'tripped'; end $$`,
+    )
     await t.sql.unsafe(`create trigger trip before insert on ${events} for each row execute function trip()`)
     const stuck = createReaper({ db: t.db, tables: [t.profile], intervalSec: 0.2 })
     expect(await stuck.reap(shape.table)).toEqual({ requeuedIds: [], failedIds: [] })
@@ -141,10 +201,17 @@ describe.each(SHAPES)('reap on $title', (shape) => {
   test('a row that breaks its statement is set aside and named; the rest goes on', async () => {
     await insertMany(t.sql, t.quoted, 60, EXPIRED)
     const bad = await put({ ...EXPIRED, stage: `'poison'` })
-    await t.sql.unsafe(`create function refuse() returns trigger language plpgsql as $$ begin if new.stage = 'poison' then raise exception 'no way'; end if; return new; end $$`)
+    await t.sql.unsafe(
+      `create function refuse() returns trigger language plpgsql as $$ begin if new.stage = 'poison' then raise exception 'no way'; end if; return new; end $$`,
+    )
     await t.sql.unsafe(`create trigger refuse before update on ${t.quoted} for each row execute function refuse()`)
     const told: string[] = []
-    const log = { debug() {}, info() {}, warn() {}, error: (facts: { jobId?: string }) => void told.push(facts.jobId ?? '') }
+    const log = {
+      debug() {},
+      info() {},
+      warn() {},
+      error: (facts: { jobId?: string }) => void told.push(facts.jobId ?? ''),
+    }
     const careful = createReaper({ db: t.db, tables: [t.profile], log: log as never })
     const { requeuedIds } = await careful.reap(shape.table)
     expect(requeuedIds).toHaveLength(60)
@@ -155,7 +222,9 @@ describe.each(SHAPES)('reap on $title', (shape) => {
 
   test('D7: a statement that runs into its time limit is halved until it fits', async () => {
     await insertMany(t.sql, t.quoted, 300, EXPIRED)
-    await t.sql.unsafe(`create function dawdle() returns trigger language plpgsql as $$ begin perform pg_sleep(0.002); return new; end $$`)
+    await t.sql.unsafe(
+      `create function dawdle() returns trigger language plpgsql as $$ begin perform pg_sleep(0.002); return new; end $$`,
+    )
     await t.sql.unsafe(`create trigger dawdle before update on ${t.quoted} for each row execute function dawdle()`)
     const url = new URL(t.url)
     await t.sql.unsafe(`alter role current_user in database "${url.pathname.slice(1)}" set statement_timeout = '150ms'`)
@@ -170,7 +239,10 @@ describe.each(SHAPES)('reap on $title', (shape) => {
     const name = new URL(t.url).pathname.slice(1)
     await t.sql.unsafe(`alter database "${name}" set default_transaction_isolation = 'serializable'`)
     await insertMany(t.sql, t.quoted, 50, EXPIRED)
-    const [one, two] = [createReaper({ db: t.open(), tables: [t.profile], batchSize: 5 }), createReaper({ db: t.open(), tables: [t.profile], batchSize: 5 })]
+    const [one, two] = [
+      createReaper({ db: t.open(), tables: [t.profile], batchSize: 5 }),
+      createReaper({ db: t.open(), tables: [t.profile], batchSize: 5 }),
+    ]
     const results = await Promise.all([one.reap(shape.table), two.reap(shape.table)])
     await t.sql.unsafe(`alter database "${name}" reset default_transaction_isolation`)
     const rest = await reaper.reap(shape.table)

@@ -53,14 +53,28 @@ describe('on a database of the team', () => {
     )
     await using second = runProgram('reaper.ts', { ...QUICK, DATABASE_URL: t.url })
     const address = await addressOf(second)
-    await eventually(async () => (await Promise.all(rows.map((row) => readJob(t.sql, row.table, row.failed)))).every((row) => row.status === 'failed'))
+    await eventually(async () =>
+      (await Promise.all(rows.map((row) => readJob(t.sql, row.table, row.failed)))).every(
+        (row) => row.status === 'failed',
+      ),
+    )
     for (const { table, requeued, failed, live } of rows) {
-      expect(await readJob(t.sql, table, requeued)).toMatchObject({ status: 'queued', locked_by: null, lease_expires_at: null })
+      expect(await readJob(t.sql, table, requeued)).toMatchObject({
+        status: 'queued',
+        locked_by: null,
+        lease_expires_at: null,
+      })
       expect(await eventTypes(t.sql, requeued)).toEqual(['reaper:requeued', 'requeued:stale'])
-      expect(await readJob(t.sql, table, failed)).toMatchObject({ status: 'failed', fail_code: 'timeout', fail_reason: 'lease_expired' })
+      expect(await readJob(t.sql, table, failed)).toMatchObject({
+        status: 'failed',
+        fail_code: 'timeout',
+        fail_reason: 'lease_expired',
+      })
       expect(await eventTypes(t.sql, failed)).toEqual(['reaper:failed(timeout)'])
       expect((await readJob(t.sql, table, live)).status).toBe('processing')
-      await eventually(async () => (await get(`${address}/metrics`)).text.includes(`reaper_requeues_total{table="${table}",stage="clip"} 1`))
+      await eventually(async () =>
+        (await get(`${address}/metrics`)).text.includes(`reaper_requeues_total{table="${table}",stage="clip"} 1`),
+      )
       expect((await get(`${address}/metrics`)).text).toContain(`reaper_failures_total{table="${table}",stage="asr"} 1`)
     }
     second.process.kill('SIGINT')
@@ -77,9 +91,13 @@ describe('on a database of the team', () => {
     const http = await addressOf(reaper)
     expect(await get(`${http}/readyz`)).toMatchObject({ status: 503 })
     const id = await insertJob(empty.sql, 'jobs', EXPIRED)
-    await eventually(async () => (await readJob(empty.sql, 'jobs', id)).status === 'queued', { what: 'jobs is still reaped' })
+    await eventually(async () => (await readJob(empty.sql, 'jobs', id)).status === 'queued', {
+      what: 'jobs is still reaped',
+    })
     await empty.sql`alter table asr_jobs_away rename to asr_jobs`
-    await eventually(async () => (await get(`${http}/readyz`)).status === 200, { what: 'ready after the table came back' })
+    await eventually(async () => (await get(`${http}/readyz`)).status === 200, {
+      what: 'ready after the table came back',
+    })
   })
 
   test('the password reaches no output, whatever happens (Q10)', async () => {
@@ -95,14 +113,23 @@ describe('on a database of the team', () => {
   test('R8: a closed standard output does not stop the work', async () => {
     const child = spawn('bash', ['-c', `"${process.execPath}" --no-env-file scripts/reaper.ts | head -1`], {
       cwd: ROOT,
-      env: { PATH: process.env.PATH ?? '', ...QUICK, DATABASE_URL: t.url, HTTP_PORT: '0', REAPER_INTERVAL_SEC: '0.3', LOG_LEVEL: 'debug' },
+      env: {
+        PATH: process.env.PATH ?? '',
+        ...QUICK,
+        DATABASE_URL: t.url,
+        HTTP_PORT: '0',
+        REAPER_INTERVAL_SEC: '0.3',
+        LOG_LEVEL: 'debug',
+      },
       stdio: ['ignore', 'pipe', 'pipe'],
       detached: true,
     })
     await eventually(() => child.stdout.read() !== null)
     await Bun.sleep(800)
     const id = await insertJob(t.sql, 'jobs', EXPIRED)
-    await eventually(async () => (await readJob(t.sql, 'jobs', id)).status === 'queued', { what: 'reaped with a broken log' })
+    await eventually(async () => (await readJob(t.sql, 'jobs', id)).status === 'queued', {
+      what: 'reaped with a broken log',
+    })
     process.kill(-(child.pid ?? 0), 'SIGKILL')
   })
 })
@@ -116,14 +143,17 @@ describe('an environment that makes no sense', () => {
     [{ HEARTBEAT_SEC: '500' }, 'DEFAULT_LEASE_SEC: expected at least two heartbeats'],
     [{ DATABASE_URL: 'not a url' }, 'DATABASE_URL: expected a PostgreSQL URL'],
   ])('%p stops the start with exit code 2', async (env, message) => {
-    await using reaper = runProgram('reaper.ts', env as unknown as Record<string, string>)
+    await using reaper = runProgram('reaper.ts', env)
     expect(await reaper.ended).toEqual({ code: 2, signal: null })
     expect(reaper.output()).toContain(message)
   })
 
   test('a port that is taken is named', async () => {
     const taken = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: () => new Response('mine') })
-    await using reaper = runProgram('reaper.ts', { DATABASE_URL: 'postgres://u:p@127.0.0.1:1/d', HTTP_PORT: String(taken.port) })
+    await using reaper = runProgram('reaper.ts', {
+      DATABASE_URL: 'postgres://u:p@127.0.0.1:1/d',
+      HTTP_PORT: String(taken.port),
+    })
     expect((await reaper.ended).code).toBe(1)
     expect(reaper.output()).toContain(`HTTP_PORT ${taken.port} is taken`)
     await taken.stop(true)
@@ -142,7 +172,9 @@ describe('a database that comes and goes', () => {
     expect(metrics.tookMs).toBeLessThan(500)
     expect(metrics.text).toContain('database_up 0')
     expect((await get(`${http}/readyz`)).status).toBe(503)
-    await eventually(async () => (await get(`${http}/healthz`)).status === 503, { what: 'not alive after three intervals' })
+    await eventually(async () => (await get(`${http}/healthz`)).status === 503, {
+      what: 'not alive after three intervals',
+    })
     await cluster.start()
     await reaper.said('pass completed')
     await eventually(async () => (await get(`${http}/readyz`)).status === 200)

@@ -3,7 +3,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 export async function eventually<T>(
   condition: () => Promise<T> | T,
-  { withinMs = 15_000, everyMs = 25, what = 'the condition' }: { withinMs?: number; everyMs?: number; what?: string } = {},
+  {
+    withinMs = 15_000,
+    everyMs = 25,
+    what = 'the condition',
+  }: { withinMs?: number; everyMs?: number; what?: string } = {},
 ): Promise<NonNullable<T>> {
   const deadline = performance.now() + withinMs
   let lastError: unknown

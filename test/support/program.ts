@@ -39,7 +39,9 @@ export function runProgram(script: string, env: Record<string, string>, args: st
     output: () => output,
     lines,
     said: (message) =>
-      eventually(() => lines().find((line) => line.msg === message), { what: `"${message}" in the log of ${script}:\n${output}` }),
+      eventually(() => lines().find((line) => line.msg === message), {
+        what: `"${message}" in the log of ${script}:\n${output}`,
+      }),
     ended,
     async [Symbol.asyncDispose]() {
       if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL')

@@ -36,11 +36,19 @@ export const EXPIRED: Columns = {
   processing_started_at: `now() - interval '5 minutes'`,
 }
 
-export const HELD: Columns = { ...EXPIRED, locked_by: `'live-worker'`, lease_expires_at: `now() + interval '1 minute'`, last_heartbeat_at: 'now()' }
+export const HELD: Columns = {
+  ...EXPIRED,
+  locked_by: `'live-worker'`,
+  lease_expires_at: `now() + interval '1 minute'`,
+  last_heartbeat_at: 'now()',
+}
 
 export async function insertJob(sql: Sql, table: string, columns: Columns = {}): Promise<string> {
   const names = Object.keys(columns)
-  const text = names.length === 0 ? `insert into ${table} default values` : `insert into ${table} (${names.join(', ')}) values (${Object.values(columns).join(', ')})`
+  const text =
+    names.length === 0
+      ? `insert into ${table} default values`
+      : `insert into ${table} (${names.join(', ')}) values (${Object.values(columns).join(', ')})`
   const [row] = await sql.unsafe<{ id: string }[]>(`${text} returning id::text as id`)
   if (!row) throw new Error('nothing was inserted')
   return row.id
@@ -48,7 +56,9 @@ export async function insertJob(sql: Sql, table: string, columns: Columns = {}):
 
 export async function insertMany(sql: Sql, table: string, count: number, columns: Columns = {}): Promise<void> {
   const names = Object.keys(columns)
-  await sql.unsafe(`insert into ${table} (${names.join(', ')}) select ${Object.values(columns).join(', ')} from generate_series(1, ${count})`)
+  await sql.unsafe(
+    `insert into ${table} (${names.join(', ')}) select ${Object.values(columns).join(', ')} from generate_series(1, ${count})`,
+  )
 }
 
 export async function readJob(sql: Sql, table: string, id: string): Promise<JobRow> {
@@ -67,6 +77,8 @@ export async function eventTypes(sql: Sql, id: string): Promise<string[]> {
 }
 
 export async function countByStatus(sql: Sql, table: string): Promise<Record<string, number>> {
-  const rows = await sql.unsafe<{ status: string; count: number }[]>(`select status::text as status, count(*)::int as count from ${table} group by 1`)
+  const rows = await sql.unsafe<{ status: string; count: number }[]>(
+    `select status::text as status, count(*)::int as count from ${table} group by 1`,
+  )
   return Object.fromEntries(rows.map((row) => [row.status, row.count]))
 }

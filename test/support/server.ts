@@ -14,7 +14,13 @@ export async function startTestServer(dataDir: string): Promise<EmbeddedServer> 
   chmodSync(dataDir, 0o755)
   const server = await startEmbedded({
     dataDir,
-    settings: { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off', max_connections: '200', autovacuum: 'off' },
+    settings: {
+      fsync: 'off',
+      synchronous_commit: 'off',
+      full_page_writes: 'off',
+      max_connections: '200',
+      autovacuum: 'off',
+    },
   })
   await makeTemplate(server.url)
   return server

@@ -47,13 +47,21 @@ export interface ShapedDatabase extends TestDatabase {
 export async function shapedDatabase(shape: Shape): Promise<ShapedDatabase> {
   const database = await freshDatabase()
   const { sql, db, url } = database
-  const quote = (name: string): string => name.split('.').map((part) => `"${part}"`).join('.')
+  const quote = (name: string): string =>
+    name
+      .split('.')
+      .map((part) => `"${part}"`)
+      .join('.')
   if (shape.ddl) {
     await sql.unsafe(shape.ddl).simple()
     await migrate(db, url, { tables: [shape.table], eventsTable: shape.events, maxAttempts: 3 })
     await sql.unsafe(watchTable(quote(shape.table)))
-    await sql.unsafe(`create trigger witness after insert on ${quote(shape.events)} for each row execute function witness_change('job_id')`)
-    await sql.unsafe(`drop table job_events; create view job_events as select id, job_id, data from ${quote(shape.events)}`).simple()
+    await sql.unsafe(
+      `create trigger witness after insert on ${quote(shape.events)} for each row execute function witness_change('job_id')`,
+    )
+    await sql
+      .unsafe(`drop table job_events; create view job_events as select id, job_id, data from ${quote(shape.events)}`)
+      .simple()
   }
   const base = snakeCaseProfile(shape.table)
   const profile: Profile = { ...base, events: base.events && { ...base.events, table: shape.events } }

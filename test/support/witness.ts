@@ -55,7 +55,9 @@ export async function brokenInvariants(sql: Sql): Promise<string[]> {
   const jobs = all.filter((change) => change.source !== 'job_events')
   const events = all.filter((change) => change.source === 'job_events')
   const eventTransactions = new Set(events.map((event) => `${event.tx} ${event.id}`))
-  const changeTransactions = new Set(jobs.filter((change) => change.old?.status !== change.new?.status).map((change) => `${change.tx} ${change.id}`))
+  const changeTransactions = new Set(
+    jobs.filter((change) => change.old?.status !== change.new?.status).map((change) => `${change.tx} ${change.id}`),
+  )
 
   for (const change of jobs) {
     const where = `${change.source} ${change.id} (#${change.seq})`
@@ -63,18 +65,22 @@ export async function brokenInvariants(sql: Sql): Promise<string[]> {
     if (change.op !== 'UPDATE' || !change.old || !change.new) continue
     const { old, new: now } = change
     const isMove = old.status !== now.status
-    if (isMove && !EDGES[old.status].includes(now.status)) broken.push(`1: ${where} went from ${old.status} to ${now.status}`)
+    if (isMove && !EDGES[old.status].includes(now.status))
+      broken.push(`1: ${where} went from ${old.status} to ${now.status}`)
     if (old.status === 'done') broken.push(`1: ${where} changed after it was done`)
     if (isMove) broken.push(...brokenMoves(where, old, now, change.at))
-    if (isMove && !eventTransactions.has(`${change.tx} ${change.id}`)) broken.push(`7: ${where} changed without an event`)
+    if (isMove && !eventTransactions.has(`${change.tx} ${change.id}`))
+      broken.push(`7: ${where} changed without an event`)
     const rose = (now.attempt_count ?? 0) - (old.attempt_count ?? 0)
     const isClaim = old.status === 'queued' && now.status === 'processing'
     const isUncountedRecovery = old.status === 'processing' && (old.attempt_count ?? 0) === 0 && rose === 1
     if (isClaim ? rose !== 1 : rose !== 0 && !isUncountedRecovery) broken.push(`3: ${where} attempts rose by ${rose}`)
-    if (isClaim && (now.attempt_count ?? 0) > Math.max(now.max_attempts ?? 3, 1)) broken.push(`8: ${where} was claimed too often`)
+    if (isClaim && (now.attempt_count ?? 0) > Math.max(now.max_attempts ?? 3, 1))
+      broken.push(`8: ${where} was claimed too often`)
   }
   for (const event of events) {
-    if (!changeTransactions.has(`${event.tx} ${event.id}`)) broken.push(`7: an event of ${event.id} (#${event.seq}) tells of no change`)
+    if (!changeTransactions.has(`${event.tx} ${event.id}`))
+      broken.push(`7: an event of ${event.id} (#${event.seq}) tells of no change`)
   }
   return broken
 }
@@ -82,9 +88,12 @@ export async function brokenInvariants(sql: Sql): Promise<string[]> {
 function brokenMoves(where: string, old: Row, now: Row, at: Date): string[] {
   const broken: string[] = []
   if (now.status === 'processing') {
-    if (now.locked_by === null || now.lease_expires_at === null) broken.push(`2: ${where} is processing without holder or lease`)
-    if (now.lease_expires_at !== null && new Date(now.lease_expires_at) <= at) broken.push(`2: ${where} got a lease that was over`)
-    if (old.next_earliest_run_at !== null && new Date(old.next_earliest_run_at) > at) broken.push(`6: ${where} was claimed before it was due`)
+    if (now.locked_by === null || now.lease_expires_at === null)
+      broken.push(`2: ${where} is processing without holder or lease`)
+    if (now.lease_expires_at !== null && new Date(now.lease_expires_at) <= at)
+      broken.push(`2: ${where} got a lease that was over`)
+    if (old.next_earliest_run_at !== null && new Date(old.next_earliest_run_at) > at)
+      broken.push(`6: ${where} was claimed before it was due`)
   } else if (now.locked_by !== null || now.lease_expires_at !== null) {
     broken.push(`2: ${where} is ${now.status} and still has a holder or a lease`)
   }

@@ -66,36 +66,57 @@ describe('precedence (S9)', () => {
 })
 
 describe('nonsense', () => {
-  test.each(['', ' ', '-5', '10s', 'NaN', 'Infinity', '1e3', '0x10', '0', '1e309', '60;', '١٢'])('REAPER_INTERVAL_SEC=%p names the variable, what was expected and what came', (value) => {
-    const faults = faultsOf({ REAPER_INTERVAL_SEC: value })
-    expect(faults).toHaveLength(1)
-    expect(faults[0]).toMatch(/^REAPER_INTERVAL_SEC: expected a number of seconds from 0\.2 to 86400, got /)
-    expect(faults[0]).toContain(value.trim() === '' ? 'an empty value' : value.trim())
-  })
+  test.each(['', ' ', '-5', '10s', 'NaN', 'Infinity', '1e3', '0x10', '0', '1e309', '60;', '١٢'])(
+    'REAPER_INTERVAL_SEC=%p names the variable, what was expected and what came',
+    (value) => {
+      const faults = faultsOf({ REAPER_INTERVAL_SEC: value })
+      expect(faults).toHaveLength(1)
+      expect(faults[0]).toMatch(/^REAPER_INTERVAL_SEC: expected a number of seconds from 0\.2 to 86400, got /)
+      expect(faults[0]).toContain(value.trim() === '' ? 'an empty value' : value.trim())
+    },
+  )
 
   test('every fault is told at once', () => {
-    expect(faultsOf({ REAPER_INTERVAL_SEC: 'x', HTTP_PORT: '70000', LOG_LEVEL: 'loud', CLIP_SLA_FACTOR: '-1', FOO_SLA_FACTOR: 'a' })).toHaveLength(5)
+    expect(
+      faultsOf({
+        REAPER_INTERVAL_SEC: 'x',
+        HTTP_PORT: '70000',
+        LOG_LEVEL: 'loud',
+        CLIP_SLA_FACTOR: '-1',
+        FOO_SLA_FACTOR: 'a',
+      }),
+    ).toHaveLength(5)
   })
 
   test('a heartbeat longer than the lease is refused with both names', () => {
-    expect(faultsOf({ HEARTBEAT_SEC: '400' }).join()).toContain('DEFAULT_LEASE_SEC: expected at least two heartbeats (800 s with HEARTBEAT_SEC=400), got 300')
+    expect(faultsOf({ HEARTBEAT_SEC: '400' }).join()).toContain(
+      'DEFAULT_LEASE_SEC: expected at least two heartbeats (800 s with HEARTBEAT_SEC=400), got 300',
+    )
     expect(faultsOf({ LEASE_TIMEOUT_SEC: '15' }).join()).toContain('LEASE_TIMEOUT_SEC')
     expect(faultsOf({ QUEUE_VISIBILITY_SEC: '5' }).join()).toContain('QUEUE_VISIBILITY_SEC')
   })
 
   test('a base above its max is refused', () => {
-    expect(faultsOf({ JOB_BACKOFF_MS_BASE: '10', QUEUE_RETRY_BACKOFF_MS_MAX: '5' }).join()).toContain('QUEUE_RETRY_BACKOFF_MS_MAX (5)')
+    expect(faultsOf({ JOB_BACKOFF_MS_BASE: '10', QUEUE_RETRY_BACKOFF_MS_MAX: '5' }).join()).toContain(
+      'QUEUE_RETRY_BACKOFF_MS_MAX (5)',
+    )
   })
 
-  test.each(['postgres:/x', 'mysql://u@h/d', 'localhost:5432', 'postgres://host', ' ', 'postgres://u:hunter2@'])('DATABASE_URL=%p is refused, and never shown', (url) => {
-    const [fault = ''] = faultsOf({ DATABASE_URL: url })
-    expect(fault).toStartWith('DATABASE_URL: expected a PostgreSQL URL')
-    expect(fault).not.toContain('hunter2')
-  })
+  test.each(['postgres:/x', 'mysql://u@h/d', 'localhost:5432', 'postgres://host', ' ', 'postgres://u:hunter2@'])(
+    'DATABASE_URL=%p is refused, and never shown',
+    (url) => {
+      const [fault = ''] = faultsOf({ DATABASE_URL: url })
+      expect(fault).toStartWith('DATABASE_URL: expected a PostgreSQL URL')
+      expect(fault).not.toContain('hunter2')
+    },
+  )
 
-  test.each(['jobs; drop table x', 'jobs,', 'jobs,jobs', '"jobs"', 'a.b.c', ''])('Q1: REAPER_TABLES=%p is refused', (tables) => {
-    expect(faultsOf({ REAPER_TABLES: tables }).join()).toContain('REAPER_TABLES: expected table names')
-  })
+  test.each(['jobs; drop table x', 'jobs,', 'jobs,jobs', '"jobs"', 'a.b.c', ''])(
+    'Q1: REAPER_TABLES=%p is refused',
+    (tables) => {
+      expect(faultsOf({ REAPER_TABLES: tables }).join()).toContain('REAPER_TABLES: expected table names')
+    },
+  )
 
   test('what is only doubtful warns', () => {
     expect(loadConfig({ CLIP_SLA_FACTOR: '2' }).warnings.join()).toContain('CLIP_SLA_FACTOR=2')

@@ -5,9 +5,21 @@ import fc from 'fast-check'
 import { backoffAfter, backoffLadder, DEFAULT_BACKOFF_LADDER_MS } from '../../src/job/backoff.ts'
 import { classifyFailure, cleanText } from '../../src/job/failure.ts'
 import { isMassExpiry, nextWakeSec } from '../../src/job/recovery.ts'
-import { clampLeaseSec, DEFAULT_SLA_FACTORS, leaseSecFor, runDeadlineSec, shortestLeaseSec, stagePolicy } from '../../src/job/stage.ts'
+import {
+  clampLeaseSec,
+  DEFAULT_SLA_FACTORS,
+  leaseSecFor,
+  runDeadlineSec,
+  shortestLeaseSec,
+  stagePolicy,
+} from '../../src/job/stage.ts'
 
-const policy = stagePolicy({ heartbeatSec: 10, factors: DEFAULT_SLA_FACTORS, defaultLeaseSec: 300, maxRuntimeSec: 21_600 })
+const policy = stagePolicy({
+  heartbeatSec: 10,
+  factors: DEFAULT_SLA_FACTORS,
+  defaultLeaseSec: 300,
+  maxRuntimeSec: 21_600,
+})
 
 describe('backoff', () => {
   test.each([
@@ -29,13 +41,22 @@ describe('backoff', () => {
   })
 
   test('for any settings and attempt it is finite, within base and max, and never falls', () => {
-    const settings = fc.tuple(fc.integer({ min: 1, max: 1e9 }), fc.integer({ min: 1, max: 1e9 }), fc.integer({ min: 1, max: 2e9 }))
+    const settings = fc.tuple(
+      fc.integer({ min: 1, max: 1e9 }),
+      fc.integer({ min: 1, max: 1e9 }),
+      fc.integer({ min: 1, max: 2e9 }),
+    )
     fc.assert(
       fc.property(settings, ([a, b, attempt]) => {
         const [base, max] = [Math.min(a, b), Math.min(Math.max(a, b), 7 * 24 * 3600 * 1000)]
         const ladder = backoffLadder(base, Math.max(a, b))
         const pause = backoffAfter(attempt, ladder)
-        return pause >= Math.min(base, max) && pause <= max && backoffAfter(attempt + 1, ladder) >= pause && ladder.length < 64
+        return (
+          pause >= Math.min(base, max) &&
+          pause <= max &&
+          backoffAfter(attempt + 1, ladder) >= pause &&
+          ladder.length < 64
+        )
       }),
     )
   })
@@ -103,7 +124,11 @@ describe('failures', () => {
   })
 
   test('a failure without words still has a code and a reason', () => {
-    expect(classifyFailure({ code: '  ', reason: '\0' })).toEqual({ code: 'UNKNOWN', reason: 'UNKNOWN', permanent: false })
+    expect(classifyFailure({ code: '  ', reason: '\0' })).toEqual({
+      code: 'UNKNOWN',
+      reason: 'UNKNOWN',
+      permanent: false,
+    })
   })
 
   test('any text becomes storable: no NUL, no lone surrogate, bounded', () => {
@@ -113,7 +138,16 @@ describe('failures', () => {
         return clean.length <= 100 && !clean.includes('\0') && clean.isWellFormed()
       }),
     )
-    expect(cleanText({ toString: () => { throw new Error('no') } }, 100)).toBe('unprintable value')
+    expect(
+      cleanText(
+        {
+          toString: () => {
+            throw new Error('no')
+          },
+        },
+        100,
+      ),
+    ).toBe('unprintable value')
   })
 })
 
