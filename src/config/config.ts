@@ -2,7 +2,7 @@
 import type { z } from 'zod'
 
 import { backoffLadder, DEFAULT_BACKOFF_LADDER_MS } from '../job/backoff.ts'
-import { stagePolicy, type StagePolicy } from '../job/stage.ts'
+import { shortestLeaseSec, stagePolicy, type StagePolicy } from '../job/stage.ts'
 import { type Setting, SETTINGS, STAGE_FACTOR, stageFactorKind } from './settings.ts'
 
 type Key = keyof typeof SETTINGS
@@ -155,6 +155,12 @@ function checkTogether(env: Environment, config: Config, values: Values, faults:
         `${stage.toUpperCase()}_SLA_FACTOR=${factor} is below 3: the lease stays at three heartbeats`,
       )
     }
+  }
+  const shortest = shortestLeaseSec(stages)
+  if (config.database.queryTimeoutSec > shortest / 2) {
+    config.warnings.push(
+      `QUERY_TIMEOUT_SEC is over half of the shortest lease (${shortest} s): a query that hangs can cost a healthy job its lease`,
+    )
   }
   if (reaper.nullLeaseSec < leaseTimeoutSec) {
     config.warnings.push(

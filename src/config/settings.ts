@@ -52,7 +52,7 @@ export const SETTINGS = {
     names: ['HEARTBEAT_INTERVAL_SEC', 'HEARTBEAT_SEC'],
     kind: seconds({ min: 0.1, max: 3600 }),
     fallback: '10',
-    help: 'How often a worker renews its leases. Every lease is at least three of these.',
+    help: 'How often a worker renews its leases. Every stage lease is at least three of these.',
   }),
   defaultLeaseSec: setting({
     names: ['DEFAULT_LEASE_SEC', 'QUEUE_VISIBILITY_SEC'],
@@ -70,7 +70,7 @@ export const SETTINGS = {
     names: ['JOB_MAX_ATTEMPTS', 'MAX_ATTEMPTS', 'QUEUE_MAX_ATTEMPTS'],
     kind: wholeNumber({ min: 1, max: 1_000_000 }),
     fallback: '3',
-    help: 'Attempts of a job whose own max_attempts is NULL; column default of new tables.',
+    help: 'Attempts of a job whose own max_attempts is NULL; column default, set by bun run migrate.',
   }),
   backoffBaseMs: setting({
     names: ['JOB_BACKOFF_MS_BASE', 'QUEUE_RETRY_BACKOFF_MS_BASE'],
@@ -147,7 +147,7 @@ function slaFactor(name: string, fallback: string): Setting<number> {
     names: [name],
     kind: factor({ min: 1, max: 10_000 }),
     fallback,
-    help: `How many heartbeats a ${stage} job may miss; its lease is this many heartbeats, at least three. Any stage may have one.`,
+    help: `How many heartbeats stage ${stage} may miss; its lease is this many heartbeats, at least three. Any stage may have one.`,
   })
 }
 

@@ -63,7 +63,6 @@ async function claim(
   which: Fragment,
   leaseSec: Fragment,
 ): Promise<ClaimedRow[]> {
-  const counted = profile.policy.countAttempts === 'claim' ? sql`${d.attempts} + 1` : d.attempts
   const rows = await db.query(
     (run) => run`
       with picked as materialized (
@@ -82,7 +81,7 @@ async function claim(
           leaseExpiresAt: fromNow(sql`picked.lh_lease_sec`),
           heartbeatAt: sql`clock_timestamp()`,
           startedAt: sql`clock_timestamp()`,
-          attempts: counted,
+          attempts: sql`${d.attempts} + 1`,
           progress: sql`0`,
           finishedAt: sql`null`,
         })}
@@ -90,13 +89,13 @@ async function claim(
         where ${d.read.id} = picked.lh_id
           and ${d.read.status} = ${d.status.queued}
         returning j.*,
-          ${d.read.id} as lh_id, ${d.attempts}::int as lh_attempt, ${d.read.stage}::text as lh_stage,
+          ${d.read.id} as lh_id, ${d.attempts}::float8 as lh_attempt, ${d.read.stage}::text as lh_stage,
           ${d.read.leaseExpiresAt} as lh_until, picked.lh_lease_sec::float8 as lh_lease_sec, ${d.dueAt} as lh_due
       ), told as (
         ${d.tell({
           jobId: sql`claimed.lh_id`,
           type: sql`${profile.events?.names.processing ?? ''}::text`,
-          details: sql`jsonb_build_object('attempt', claimed.lh_attempt, 'holder', ${holder}::text, 'stage', claimed.lh_stage)`,
+          details: sql`jsonb_build_object('attempt', claimed.lh_attempt::bigint, 'holder', ${holder}::text, 'stage', claimed.lh_stage)`,
           source: sql`from claimed order by claimed.lh_id`,
         })}
       )

@@ -54,8 +54,8 @@ export function openDatabase(options: DatabaseOptions): Database {
       const timer = setTimeout(() => {
         late.reject(new DeadlineError(deadlineSec))
         pending.catch(() => undefined)
-        cancelOnServer(pending, options.url)
         replace(used, `no answer within ${deadlineSec} s`)
+        cancelOnServer(pending, options.url)
       }, deadlineSec * 1000)
       try {
         return await Promise.race([pending, late.promise])

@@ -25,7 +25,7 @@ export interface Dialect {
   isHeldBy: (holder: Fragment, attempt: Fragment) => Fragment
   /** An INSERT of one event per row of `source`, for use inside the statement that makes the change. */
   tell: (event: EventRows) => Fragment
-  /** The event rows of one attempt of one job, for a finish whose answer was lost. */
+  /** The types of the events of one attempt of one job, for a finish whose answer was lost. */
   toldBy: (event: { id: string; attempt: number; holder: string; types: string[] }) => Fragment
 }
 
@@ -99,11 +99,11 @@ export function createDialect(profile: Profile, jobs: CatalogTable, events: Cata
           and ${read.attempts} = ${attempt}`,
     tell: (event) => tellFragment(profile, jobs, events, event),
     toldBy: ({ id, attempt, holder, types }) => {
-      if (!profile.events) return sql`select 1 where false`
+      if (!profile.events) return sql`select null::text as type where false`
       const { table, jobId, data } = profile.events
       const json = sql`e.${raw(quoteName(data))}`
       return sql`
-        select 1
+        select ${json} ->> 'type' as type
         from ${raw(quotedTable(table))} as e
         where e.${raw(quoteName(jobId))} = ${id}
           and ${json} ->> 'type' = any(${types}::text[])

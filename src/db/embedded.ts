@@ -12,8 +12,10 @@ import {
   existsSync,
   lstatSync,
   mkdirSync,
+  mkdtempSync,
   openSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -22,7 +24,7 @@ import {
 import { createRequire } from 'node:module'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
-import { dirname, join, resolve } from 'node:path'
+import { basename, dirname, join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import postgres from 'postgres'
@@ -45,6 +47,7 @@ export interface EmbeddedServer {
 /** Nobody's uid and gid on every Linux: PostgreSQL refuses to run as root. */
 const NOBODY = 65534
 const DATABASE = 'leasehold'
+const PASSWORD_FILE = 'leasehold.password'
 const START_LIMIT_MS = 60_000
 
 /** Starts the server that keeps its data in `dataDir`, or finds it running. */
@@ -88,14 +91,18 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
     await waitUntilReady(server, url, logFile)
   } catch (error) {
     // Two processes may start at the same moment; the one that came second waits for the other's server.
-    for (let tries = 0; tries < 50 && /lock file .* already exists/.test(String(error)); tries += 1) {
+    const isTaken = /lock file .* already exists|shared memory block .* is still in use/.test(String(error))
+    if (!isTaken) throw error
+    for (let tries = 0; tries < 50; tries += 1) {
       const other = await findRunning(home)
       if (other) return other
       await sleep(100)
     }
     throw error
   }
-  writeFileSync(join(home, 'running.json'), JSON.stringify({ url, pid: server.pid }), { mode: 0o600 })
+  const note = join(home, `running-${process.pid}.json`)
+  writeFileSync(note, JSON.stringify({ url, pid: server.pid }), { mode: 0o600 })
+  renameSync(note, join(home, 'running.json'))
   return { url, pid: server.pid ?? 0, isOurs: true, stop: () => stopServer(server, home) }
 }
 
@@ -105,9 +112,7 @@ function homeOf(dataDir: string): string {
   mkdirSync(dataDir, { recursive: true })
   const home = isRoot() && isClosedToOthers(dataDir) ? join('/var/tmp', `leasehold-${digest(dataDir)}`) : wanted
   mkdirSync(home, { recursive: true })
-  if (!lstatSync(home).isDirectory() || lstatSync(home).uid !== process.getuid?.()) {
-    throw new Error(`${home} is not a folder of ours; remove it, or set DATA_DIR to another place`)
-  }
+  requireOwn(home)
   chmodSync(home, 0o755)
   if (home !== wanted && !existsSync(wanted)) symlinkSync(home, wanted)
   return home
@@ -132,6 +137,7 @@ function binaries(): string {
       cpSync(native, copy, { recursive: true, verbatimSymlinks: true })
       spawnSync('chmod', ['-R', 'a+rX', copy])
     }
+    requireOwn(copy)
     native = copy
   }
   const links = JSON.parse(readFileSync(join(native, 'pg-symlinks.json'), 'utf8')) as {
@@ -149,42 +155,47 @@ function binaries(): string {
   return join(native, 'bin')
 }
 
-/** Makes the cluster on the first start; answers its password. */
+/** Makes the cluster on the first start; answers its password. Made aside and moved into place: half a cluster is none. */
 function prepareCluster(home: string, bin: string, account: { uid?: number; gid?: number }): string {
   const cluster = join(home, 'cluster')
-  const passwordFile = join(home, 'password')
-  if (existsSync(join(cluster, 'PG_VERSION')) && existsSync(passwordFile)) return readFileSync(passwordFile, 'utf8')
-
-  // A first start that was killed half-way leaves a cluster nobody can use.
-  rmSync(cluster, { recursive: true, force: true })
-  mkdirSync(cluster, { mode: 0o700 })
-  const password = randomBytes(18).toString('hex')
-  writeFileSync(passwordFile, password, { mode: 0o600 })
-  if (account.uid !== undefined) {
-    chownSync(cluster, NOBODY, NOBODY)
-    chownSync(passwordFile, NOBODY, NOBODY)
+  if (!existsSync(join(cluster, PASSWORD_FILE))) {
+    const password = randomBytes(18).toString('hex')
+    const fresh = mkdtempSync(join(home, 'new-'))
+    const passwordFile = join(home, `${basename(fresh)}.password`)
+    writeFileSync(passwordFile, password, { mode: 0o600 })
+    if (account.uid !== undefined) for (const path of [fresh, passwordFile]) chownSync(path, NOBODY, NOBODY)
+    try {
+      initialise(join(bin, 'initdb'), fresh, passwordFile, account)
+      renameSync(passwordFile, join(fresh, PASSWORD_FILE))
+      renameSync(fresh, cluster)
+    } catch (error) {
+      // Another first start at the same moment was quicker: its cluster is as good.
+      if (!existsSync(join(cluster, PASSWORD_FILE))) throw error
+    } finally {
+      rmSync(fresh, { recursive: true, force: true })
+      rmSync(passwordFile, { force: true })
+    }
   }
-  const made = spawnSync(
-    join(bin, 'initdb'),
-    [
-      '-D',
-      cluster,
-      '-U',
-      'postgres',
-      `--pwfile=${passwordFile}`,
-      '--encoding=UTF8',
-      '--locale-provider=builtin',
-      '--builtin-locale=C.UTF-8',
-      '--auth=scram-sha-256',
-      '--no-sync',
-    ],
-    { ...account, env: serverEnvironment(), cwd: '/', encoding: 'utf8' },
-  )
+  return readFileSync(join(cluster, PASSWORD_FILE), 'utf8')
+}
+
+function initialise(
+  initdb: string,
+  cluster: string,
+  passwordFile: string,
+  account: { uid?: number; gid?: number },
+): void {
+  const locale = ['--encoding=UTF8', '--locale-provider=builtin', '--builtin-locale=C.UTF-8']
+  const access = ['-U', 'postgres', `--pwfile=${passwordFile}`, '--auth=scram-sha-256']
+  const made = spawnSync(initdb, ['-D', cluster, ...access, ...locale, '--no-sync'], {
+    ...account,
+    env: serverEnvironment(),
+    cwd: '/',
+    encoding: 'utf8',
+  })
   if (made.status !== 0) {
-    rmSync(cluster, { recursive: true, force: true })
     throw new Error(`initdb failed: ${made.error?.message ?? `${made.stdout}${made.stderr}`.slice(-2000)}`)
   }
-  return password
 }
 
 async function waitUntilReady(server: ChildProcess, url: string, logFile: string): Promise<void> {
@@ -225,9 +236,17 @@ async function makeDatabase(url: string): Promise<boolean> {
 async function findRunning(home: string): Promise<EmbeddedServer | null> {
   const file = join(home, 'running.json')
   if (!existsSync(file)) return null
-  const { url, pid } = JSON.parse(readFileSync(file, 'utf8')) as { url: string; pid: number }
+  const { url, pid } = readNote(file)
   const isUp = isPostgres(pid) && (await makeDatabase(url).catch(() => false))
   return isUp ? { url, pid, isOurs: false, stop: () => Promise.resolve() } : null
+}
+
+function readNote(file: string): { url: string; pid: number } {
+  try {
+    return JSON.parse(readFileSync(file, 'utf8')) as { url: string; pid: number }
+  } catch {
+    return { url: '', pid: 0 }
+  }
 }
 
 /** A fast shutdown: sessions are ended, data is safe. */
@@ -253,6 +272,14 @@ function serverEnvironment(): Record<string, string> {
   return { PATH: process.env.PATH ?? '/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
 }
 
+/** In a folder that everyone may write to, somebody else may have been there first. */
+function requireOwn(folder: string): void {
+  const found = lstatSync(folder)
+  if (!found.isDirectory() || found.uid !== process.getuid?.()) {
+    throw new Error(`${folder} is not a folder of ours; remove it, or set DATA_DIR to another place`)
+  }
+}
+
 function isRoot(): boolean {
   return process.getuid?.() === 0
 }
@@ -274,6 +301,7 @@ function clearStaleLock(cluster: string): void {
 }
 
 function isPostgres(pid: number): boolean {
+  if (!(pid > 0)) return false
   try {
     process.kill(pid, 0)
     if (process.platform !== 'linux') return true

@@ -23,8 +23,10 @@ const CONNECTION_CODES: ReadonlySet<string> = new Set([
   'EAI_AGAIN',
 ])
 
-/** Admin shutdown, crash recovery, cannot connect now, too many connections, disk full, out of memory. */
-const SERVER_BUSY = /^(57P0[1-5]|53...|58...)$/
+/** Connection exceptions, admin shutdown, crash recovery, cannot connect now, too many connections. */
+const NO_CONTACT = /^(08...|57P0[1-5]|53300)$/
+/** Disk full, out of memory, an I/O error. */
+const SERVER_BUSY = /^(53...|58...)$/
 /** Serialization failure, deadlock, lock timeout. */
 const LOST_RACE = /^(40001|40P01|55P03)$/
 /** Read-only server: a standby, or one in trouble. It may become writable again. */
@@ -40,7 +42,7 @@ export function errorCode(error: unknown): string {
 /** We could not talk to the database at all: the outage rule counts from here. */
 export function isConnectionError(error: unknown): boolean {
   const code = errorCode(error)
-  return error instanceof DeadlineError || CONNECTION_CODES.has(code) || /^(08...|57P0[1-5])$/.test(code)
+  return error instanceof DeadlineError || CONNECTION_CODES.has(code) || NO_CONTACT.test(code)
 }
 
 /** The same statement may well work in a moment. */
@@ -56,9 +58,16 @@ export function isTimeout(error: unknown): boolean {
   return error instanceof DeadlineError || errorCode(error) === STATEMENT_TIMEOUT
 }
 
-/** Data exceptions, broken constraints, and what a host's trigger raises: it may be one row's own doing. */
+/** A race that was lost: nothing happened. */
+export function isLostRace(error: unknown): boolean {
+  return LOST_RACE.test(errorCode(error))
+}
+
+/** Data exceptions, broken constraints, and whatever a host's trigger raises: it may be one row's own doing. */
 export function mayBeOneRow(error: unknown): boolean {
-  return /^(22...|23...|44...|P0001|P0004)$/.test(errorCode(error))
+  const code = errorCode(error)
+  // Syntax, privileges, authorisation, features and transaction states are the same for every row.
+  return /^[0-9A-Z]{5}$/.test(code) && !isTransient(error) && !/^(0A|25|28|3D|3F|42)/.test(code)
 }
 
 /** The id does not even fit the column's type, so there is no such job. */

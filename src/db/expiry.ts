@@ -32,9 +32,18 @@ export function expiry({ dialect: d }: JobTable, rules: ExpiryRules): Fragment {
     sql`case when ${time} <= ${NOW} + make_interval(secs => ${MAX_LEASE_SEC + 60}) then ${time} end`
   return sql`
     cross join lateral (
-      select ${believed(d.read.leaseExpiresAt)} as lease, ${believed(d.read.heartbeatAt)} as beat,
-        ${d.lastSeenAt} as seen, ${believed(d.read.startedAt)} as started,
+      select
+        case when isfinite(${d.read.startedAt}) then ${believed(d.read.startedAt)} end as started,
+        case when ${d.read.nextRunAt} <= ${NOW} then ${d.read.nextRunAt} end as due,
         ${runtimeSec(d.read.stage, d.read.expectedDurationMs, rules)} as runtime_sec
+    ) as begun
+    cross join lateral (
+      select begun.*, ${believed(d.read.leaseExpiresAt)} as lease,
+        -- A requeue keeps the last heartbeat for diagnosis. A run that began after the due time it set has not beaten yet.
+        case when ${d.read.heartbeatAt} < begun.due and coalesce(begun.started >= begun.due, true) then null
+          else ${believed(d.read.heartbeatAt)} end as beat,
+        -- Where no start is known: it cannot have been before the job was due.
+        coalesce(begun.started, greatest(${d.lastSeenAt}, begun.due)) as seen
     ) as row_says
     cross join lateral (
       select

@@ -51,6 +51,7 @@ export function endAttempt(
       status: sql`case when ${retries} then ${d.status.queued} else ${d.status.failed} end`,
       holder: sql`null`,
       leaseExpiresAt: sql`null`,
+      startedAt: sql`case when ${retries} then null else ${d.read.startedAt} end`,
       nextRunAt: sql`case when ${retries} then ${fromNow(backoffSec(d.attempts, ladderMs))} else ${d.read.nextRunAt} end`,
       failCode: sql`case when ${retries} or ${failure.permanent}::boolean then ${failure.code}::text else ${RETRIES_EXHAUSTED} end`,
       failReason: sql`case when ${retries} or ${failure.permanent}::boolean then ${failure.reason}::text else ${failure.code}::text end`,
@@ -74,31 +75,31 @@ async function finish(
         select ${d.read.id} as lh_id, ${change.decision ?? sql`false`} as lh_retries
         from ${d.table} as j
         where ${d.read.id} = ${id}
-          and ${d.isHeldBy(sql`${holder}::text`, sql`${attempt}::int`)}
+          and ${d.isHeldBy(sql`${holder}::text`, sql`${attempt}::bigint`)}
         for no key update of j
       ), ended as (
         update ${d.table} as j
         set ${change.set}
         from held
         where ${d.read.id} = held.lh_id
-          and ${d.isHeldBy(sql`${holder}::text`, sql`${attempt}::int`)}
+          and ${d.isHeldBy(sql`${holder}::text`, sql`${attempt}::bigint`)}
         returning ${d.read.id} as lh_id, ${change.outcome} as lh_status, ${d.read.stage}::text as lh_stage,
           case when ${change.outcome} = 'queued' then ${d.read.nextRunAt} end as lh_due
       ), told as (
         ${d.tell({
           jobId: sql`ended.lh_id`,
           type: change.eventType,
-          details: sql`jsonb_build_object('attempt', ${attempt}::int, 'holder', ${holder}::text) || jsonb_strip_nulls(${change.details})`,
+          details: sql`jsonb_build_object('attempt', ${attempt}::bigint, 'holder', ${holder}::text) || jsonb_strip_nulls(${change.details})`,
           source: sql`from ended`,
         })}
       )
-      select lh_status as status, ${attempt}::int as attempt, lh_stage as stage, lh_due as "dueAt" from ended`,
+      select lh_status as status, ${attempt}::float8 as attempt, lh_stage as stage, lh_due as "dueAt" from ended`,
   )
   return ended ?? null
 }
 
 /**
- * For a finish whose answer was lost: did this very attempt end already? `done` at our attempt can only be our own doing
+ * For a finish whose answer was lost: how did this very attempt end? `done` at our attempt can only be our own doing
  * (attempts rise only at a claim); for the other ends the event tells, because a reap looks the same in the row.
  */
 export async function readOwnFinish(
@@ -106,20 +107,21 @@ export async function readOwnFinish(
   { dialect: d, profile }: JobTable,
   fence: Fence,
 ): Promise<FinishedRow | null> {
-  const { id, attempt, holder } = fence
+  const { attempt } = fence
   const names = profile.events?.names
-  const told = d.toldBy({ id, attempt, holder, types: names ? [names.failed, names.retry] : [] })
+  const told = d.toldBy({ ...fence, types: names ? [names.failed, names.retry] : [] })
   const [row] = await db.query(
     (run) => run<FinishedRow[]>`
-      select
-        case when ${d.read.status} = ${d.status.done} then 'done'
-          when ${d.read.status} = ${d.status.failed} then 'failed'
-          else 'queued' end as status,
-        ${attempt}::int as attempt, ${d.read.stage}::text as stage,
-        case when ${d.read.status} = ${d.status.queued} then ${d.read.nextRunAt} end as "dueAt"
+      select ended.status, ${attempt}::float8 as attempt, ${d.read.stage}::text as stage,
+        case when ended.status = 'queued' and ${d.read.status} = ${d.status.queued} then ${d.read.nextRunAt} end as "dueAt"
       from ${d.table} as j
-      where ${d.read.id} = ${id}
-        and ((${d.read.status} = ${d.status.done} and ${d.read.attempts} = ${attempt}) or exists (${told}))`,
+      cross join lateral (
+        select case
+          when ${d.read.status} = ${d.status.done} and ${d.read.attempts} = ${attempt}::bigint then 'done'
+          else (select case when told.type = ${names?.retry ?? ''}::text then 'queued' else 'failed' end from (${told}) as told limit 1)
+        end as status
+      ) as ended
+      where ${d.read.id} = ${fence.id} and ended.status is not null`,
   )
   return row ?? null
 }

@@ -37,10 +37,10 @@ export async function renewLeases(
         select *
         from unnest(
           ${ids}::text[], ${leases.map((lease) => lease.holder)}::text[],
-          ${leases.map((lease) => lease.attempt)}::int[], ${leases.map((lease) => lease.leaseSec)}::float8[]
+          ${leases.map((lease) => lease.attempt)}::bigint[], ${leases.map((lease) => lease.leaseSec)}::float8[]
         ) as mine(lh_id, lh_holder, lh_attempt, lh_lease_sec)
       ), held as materialized (
-        select ${d.read.id} as lh_id, mine.lh_lease_sec
+        select ${d.read.id} as lh_id, mine.lh_id as lh_mine, mine.lh_attempt, mine.lh_holder, mine.lh_lease_sec
         from ${d.table} as j
         join mine on mine.lh_id = ${d.read.id}::text
         where ${d.read.id} = any(${ids})
@@ -52,11 +52,11 @@ export async function renewLeases(
         set ${d.set({ heartbeatAt: sql`clock_timestamp()`, leaseExpiresAt: fromNow(sql`held.lh_lease_sec`) })}
         from held
         where ${d.read.id} = held.lh_id
-        returning ${d.read.id}::text as lh_id, ${d.read.leaseExpiresAt} as lh_until
+        returning held.lh_mine, held.lh_attempt, held.lh_holder, ${d.read.leaseExpiresAt} as lh_until
       )
-      select mine.lh_id as id, mine.lh_attempt as attempt, mine.lh_holder as holder, renewed.lh_until as until,
+      select mine.lh_id as id, mine.lh_attempt::float8 as attempt, mine.lh_holder as holder, renewed.lh_until as until,
         case
-          when renewed.lh_id is not null then 'renewed'
+          when renewed.lh_mine is not null then 'renewed'
           when exists (
             select 1
             from ${d.table} as j
@@ -67,6 +67,7 @@ export async function renewLeases(
           else 'lost'
         end as state
       from mine
-      left join renewed on renewed.lh_id = mine.lh_id`,
+      left join renewed
+        on renewed.lh_mine = mine.lh_id and renewed.lh_attempt = mine.lh_attempt and renewed.lh_holder = mine.lh_holder`,
   )
 }

@@ -9,6 +9,8 @@ import type { JobTable } from './table.ts'
 export interface Look {
   /** The database's clock, in seconds since 1970. */
   now: number
+  /** A standby, or a server in trouble: nothing can be moved. */
+  isReadOnly: boolean
   /** Nobody else is scanning this table just now. */
   isLeader: boolean
   processing: number
@@ -29,16 +31,30 @@ export interface Look {
   finishedEstimate: number
 }
 
+/** The cheapest question there is: are you there, and what time is it? */
+export async function readClock(db: Database): Promise<number> {
+  const [row] = await db.query((run) => run<{ now: number }[]>`select extract(epoch from ${NOW})::float8 as now`, {
+    deadlineSec: 2,
+  })
+  return row?.now ?? 0
+}
+
 /** Counts stop here, so that a look stays cheap on any table. */
 export const COUNT_CAP = 100_000
 
-export async function lookAt(db: Database, table: JobTable, rules: ExpiryRules): Promise<Look> {
+export async function lookAt(
+  db: Database,
+  table: JobTable,
+  { rules, maxAttempts }: { rules: ExpiryRules; maxAttempts: number },
+): Promise<Look> {
   const { dialect: d } = table
-  const isDue = sql`(${d.read.nextRunAt} is null or ${d.read.nextRunAt} <= ${NOW})`
+  const isDue = sql`(${d.read.nextRunAt} is null or ${d.read.nextRunAt} <= ${NOW})
+    and ${d.attempts} < greatest(coalesce(${d.read.maxAttempts}, ${maxAttempts}), 1)`
   const [look] = await db.query(
     (run) => run<Look[]>`
       select
         extract(epoch from ${NOW})::float8 as now,
+        current_setting('transaction_read_only') = 'on' as "isReadOnly",
         (select pg_try_advisory_xact_lock(${lockKey(table)})) as "isLeader",
         running.*, waiting.*,
         (select count(*)::int from (

@@ -1,4 +1,5 @@
 /** Brings tables up to what we need, by the plain SQL in `migrations/`: only what is missing, and never as an outage. */
+import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -48,10 +49,9 @@ export async function planMigration(db: Database, options: MigrationOptions): Pr
       for (const statement of splitStatements(file.text)) {
         const guard = fill(statement.guard, words)
         if (await isSatisfied(db, guard, table, catalogs.get(table) ?? null)) continue
-        const broken =
-          guard.startsWith('index ') && catalogs.get(table) ? await brokenIndex(db, table, guard.slice(6)) : null
-        if (broken) steps.push({ sql: `drop index concurrently if exists ${broken}`, table, isTransactional: false })
         const sql = fill(statement.sql, words)
+        const broken = catalogs.get(table) ? await brokenIndex(db, table, sql) : null
+        if (broken) steps.push({ sql: `drop index concurrently if exists ${broken}`, table, isTransactional: false })
         steps.push({ sql, table, isTransactional: !/\bconcurrently\b/i.test(sql) })
       }
     }
@@ -65,11 +65,12 @@ export async function migrate(db: Database, url: string, options: MigrationOptio
   // One session waits for and holds the turn, the other one works; neither is used for anything else.
   const [turns, client] = [openSession(url), openSession(url)]
   try {
-    return await turns.begin(async (turn) => {
+    // Under repeatable read the turn would keep a snapshot, and index builds wait for old snapshots.
+    return await turns.begin('isolation level read committed', async (turn) => {
       await turn`set local idle_in_transaction_session_timeout = 0`
       await takeTurn(turn, say)
       const steps = await planMigration(db, options)
-      for (const group of groupSteps(steps)) await applyWithRetries(client, group, say)
+      for (const group of groupSteps(steps)) await applyWithRetries(db, client, group, say)
       return steps
     })
   } finally {
@@ -119,6 +120,7 @@ function groupSteps(steps: readonly MigrationStep[]): MigrationStep[][] {
 
 /** A short lock_timeout and many tries: behind a long reader we step back, so that nobody queues behind us. */
 async function applyWithRetries(
+  db: Database,
   client: postgres.Sql,
   group: MigrationStep[],
   say: (line: string) => void,
@@ -139,6 +141,8 @@ async function applyWithRetries(
       if (!['55P03', '40P01', '23505', '42P07'].includes(errorCode(error)) || tried === TRIES) throw error
       say(`${group[0]?.table} is in use (${describeError(error)}); trying again`)
       await sleep(Math.min(200 * tried, 3000))
+      const broken = group[0] ? await brokenIndex(db, group[0].table, group[0].sql) : null
+      if (broken) await client.unsafe(`drop index concurrently if exists ${broken}`).simple()
     }
   }
 }
@@ -187,9 +191,11 @@ async function hasIndex(db: Database, table: string, subject: string): Promise<b
 }
 
 /** What an interrupted build left behind under the name we need; null when there is nothing to clear away. */
-async function brokenIndex(db: Database, table: string, name: string): Promise<string | null> {
+async function brokenIndex(db: Database, table: string, sql: string): Promise<string | null> {
+  const name = /create index concurrently if not exists "((?:[^"]|"")+)"/.exec(sql)?.[1]?.replaceAll('""', '"')
+  if (name === undefined) return null
   const [row] = await db.query(
-    (sql) => sql<{ name: string }[]>`
+    (run) => run<{ name: string }[]>`
       select c.oid::regclass::text as name
       from pg_index i
       join pg_class c on c.oid = i.indexrelid
@@ -204,7 +210,7 @@ function placeholders(
   options: MigrationOptions,
   catalogs: Map<string, CatalogTable | null>,
 ): Record<string, string> {
-  const name = table.split('.').at(-1) ?? table
+  const name = shortened(table.split('.').at(-1) ?? table)
   const catalog = catalogs.get(table)
   const idTypes = new Set(options.tables.map((each) => catalogs.get(each)?.columns.get('id')?.type ?? 'uuid'))
   const createdAt = catalog ? catalog.columns.get('created_at')?.type : 'timestamp with time zone'
@@ -215,8 +221,9 @@ function placeholders(
     events_index: quoteName(`idx_${eventsTable.split('.').at(-1)}_job_id`),
     event_job_id: idTypes.size === 1 ? ([...idTypes][0] ?? 'uuid') : 'text',
     max_attempts: String(options.maxAttempts),
-    due_at:
-      createdAt === 'timestamp with time zone' ? 'coalesce(next_earliest_run_at, created_at)' : 'next_earliest_run_at',
+    due_at: createdAt?.endsWith('with time zone')
+      ? 'coalesce(next_earliest_run_at, created_at)'
+      : 'next_earliest_run_at',
   }
 }
 
@@ -228,6 +235,12 @@ function fill(text: string, words: Record<string, string>): string {
       return prefix ? `${prefix}${word}${suffix}` : `${word}${suffix}`
     },
   )
+}
+
+/** Index names are cut at 63 bytes; two that differ only behind the cut would be one. */
+function shortened(name: string): string {
+  const hash = createHash('sha256').update(name).digest('hex').slice(0, 8)
+  return Buffer.byteLength(name) > 40 ? `${name.slice(0, 30)}_${hash}` : name
 }
 
 function migrationFiles(): { name: string; text: string }[] {

@@ -62,6 +62,7 @@ export async function reapExpired(
           holder: sql`null`,
           leaseExpiresAt: sql`null`,
           attempts: attempt,
+          startedAt: sql`case when ${requeue} then null else ${d.read.startedAt} end`,
           nextRunAt: sql`case when ${requeue} then ${fromNow(backoffSec(attempt, settings.ladderMs))} else ${d.read.nextRunAt} end`,
           failCode: sql`case when ${requeue} then ${d.read.failCode}::text else 'timeout' end`,
           failReason: sql`case when ${requeue} then ${d.read.failReason}::text else picked.lh_rule end`,
@@ -87,7 +88,7 @@ export async function reapExpired(
         })}
       )
       select lh_id::text as id, case when lh_requeue then 'requeued' else 'failed' end as outcome, lh_rule as rule,
-        lh_stage as stage, lh_holder as holder, lh_attempt as attempt, lh_due as "dueAt"
+        lh_stage as stage, lh_holder as holder, lh_attempt::float8 as attempt, lh_due as "dueAt"
       from moved`,
   )
 }
@@ -102,16 +103,18 @@ export function previewExpired(
   return db.query(
     (run) => run<ReapedRow[]>`
       select lh_id::text as id, case when lh_requeue then 'requeued' else 'failed' end as outcome, lh_rule as rule,
-        lh_stage as stage, lh_holder as holder, lh_attempt as attempt, null::timestamptz as "dueAt"
+        lh_stage as stage, lh_holder as holder, lh_attempt::float8 as attempt, null::timestamptz as "dueAt"
       from (${selectExpired(table, settings, { ...choice, yieldToOthers: false })}) as picked`,
   )
 }
 
 function selectExpired(table: JobTable, settings: ReapSettings, choice: BatchChoice): Fragment {
   const { dialect: d, profile } = table
-  const recovered = profile.policy.countAttempts === 'recovery'
-  // A processing row with attempt 0 was claimed by a worker that does not count: it has had one all the same.
-  const attempt = recovered ? sql`${d.attempts} + 1` : sql`greatest(${d.attempts}, 1)`
+  // A claim of ours counted; a row without a lease may be held by a worker that never counts. With attempt 0 it surely is.
+  const attempt =
+    profile.policy.countAttempts === 'recovery'
+      ? sql`(case when ${d.read.leaseExpiresAt} is null then least(${d.attempts}, 2147483646) + 1 else greatest(${d.attempts}, 1) end)`
+      : sql`greatest(${d.attempts}, 1)`
   return sql`
     select ${d.read.id} as lh_id, ends.lh_rule, ${d.read.stage}::text as lh_stage, ${d.read.holder}::text as lh_holder,
       ${attempt} as lh_attempt,
@@ -128,7 +131,7 @@ function selectExpired(table: JobTable, settings: ReapSettings, choice: BatchCho
     limit ${choice.limit}`
 }
 
-/** Gives a lease to rows in which nothing at all tells how old they are, so that they run out later. */
+/** Gives a lease (or, without such a column, a sign of life) to rows in which nothing tells how old they are, so that they run out later. */
 export async function grantMissingLeases(
   db: Database,
   table: JobTable,
@@ -136,6 +139,15 @@ export async function grantMissingLeases(
   limit: number,
 ): Promise<string[]> {
   const { dialect: d } = table
+  const { leaseExpiresAt, heartbeatAt, startedAt } = table.profile.columns
+  const sign = leaseExpiresAt
+    ? d.set({ leaseExpiresAt: fromNow(sql`${rules.stages.defaultLeaseSec}::float8`) })
+    : heartbeatAt
+      ? d.set({ heartbeatAt: sql`clock_timestamp()` })
+      : startedAt
+        ? d.set({ startedAt: sql`clock_timestamp()` })
+        : null
+  if (!sign) return []
   const rows = await db.query(
     (run) => run<{ id: string }[]>`
       with picked as materialized (
@@ -147,7 +159,7 @@ export async function grantMissingLeases(
         for no key update of j skip locked
       )
       update ${d.table} as j
-      set ${d.set({ leaseExpiresAt: fromNow(sql`${rules.stages.defaultLeaseSec}::float8`) })}
+      set ${sign}
       from picked
       where ${d.read.id} = picked.lh_id and ${d.read.status} = ${d.status.processing}
       returning ${d.read.id}::text as id`,

@@ -3,6 +3,7 @@ import { type CatalogTable, quotedTable, readCatalog } from './catalog.ts'
 import type { Database } from './client.ts'
 import { createDialect, type Dialect } from './dialect.ts'
 import type { ColumnKey, Profile } from './profile.ts'
+import { quoteName } from './sql.ts'
 
 export interface JobTable {
   name: string
@@ -41,7 +42,7 @@ const COLUMN_TYPES: Partial<Record<ColumnKey, { fits: RegExp; wanted: string }>>
 export async function openTable(db: Database, profile: Profile): Promise<JobTable> {
   const jobs = await readCatalog(db, profile.table)
   const events = profile.events ? await readCatalog(db, profile.events.table) : null
-  const problems = [...jobProblems(profile, jobs), ...eventProblems(profile, events)]
+  const problems = [...jobProblems(profile, jobs), ...eventProblems(profile, jobs, events)]
   if (problems.length > 0 || jobs === null) throw new TableRejected(profile.table, problems)
   return { name: profile.table, profile, dialect: createDialect(profile, jobs, events) }
 }
@@ -61,6 +62,7 @@ function jobProblems(profile: Profile, catalog: CatalogTable | null): string[] {
       problems.push(`column ${column} is ${found.type}, expected ${type.wanted}: ${mend}`)
     }
   }
+  problems.push(...statusProblems(profile, catalog))
   if (!catalog.uniqueColumns.has(profile.columns.id)) {
     problems.push(`column ${profile.columns.id} is not unique by itself: it needs a primary key or a unique index`)
   }
@@ -71,7 +73,19 @@ function jobProblems(profile: Profile, catalog: CatalogTable | null): string[] {
   return problems
 }
 
-function eventProblems(profile: Profile, catalog: CatalogTable | null): string[] {
+function statusProblems(profile: Profile, catalog: CatalogTable): string[] {
+  const column = catalog.columns.get(profile.columns.status)
+  const room = Number(/^character varying\((\d+)\)$/.exec(column?.type ?? '')?.[1] ?? Infinity)
+  return Object.values(profile.statuses).flatMap((word) => {
+    if (column?.words && !column.words.includes(word)) {
+      return [`status ${word} is not in the enum: alter type ${column.type} add value '${word}'`]
+    }
+    return word.length > room ? [`status ${word} does not fit into ${column?.type}`] : []
+  })
+}
+
+/** An event that cannot be written would keep its job from ever moving, so it is found out before. */
+function eventProblems(profile: Profile, jobs: CatalogTable | null, catalog: CatalogTable | null): string[] {
   if (!profile.events) return []
   const { table, jobId, data } = profile.events
   if (!catalog) return [`there is no table ${table}: run bun run migrate`]
@@ -79,10 +93,36 @@ function eventProblems(profile: Profile, catalog: CatalogTable | null): string[]
   for (const column of [jobId, data]) {
     if (!catalog.columns.has(column)) problems.push(`column ${table}.${column} is missing`)
   }
-  if (!/^jsonb?$/.test(catalog.columns.get(data)?.type ?? 'jsonb'))
+  if (!/^jsonb?$/.test(catalog.columns.get(data)?.type ?? 'jsonb')) {
     problems.push(`column ${table}.${data} is not json or jsonb`)
+  }
+  for (const { name, isNotNull, hasDefault } of catalog.columns.values()) {
+    if (isNotNull && !hasDefault && name !== jobId && name !== data) {
+      const mend = `alter table ${quotedTable(table)} alter column ${quoteName(name)} drop not null`
+      problems.push(
+        `column ${table}.${name} is NOT NULL and we have nothing to put there: give it a default, or ${mend}`,
+      )
+    }
+  }
+  const [idType, eventIdType] = [jobs?.columns.get(profile.columns.id)?.type, catalog.columns.get(jobId)?.type]
+  if (idType && eventIdType && idType !== eventIdType && !/^(text|character varying)$/.test(eventIdType)) {
+    problems.push(`column ${table}.${jobId} is ${eventIdType} and cannot hold an id of type ${idType}`)
+  }
+  for (const reference of catalog.references) {
+    if (reference.column === jobId && !isSameTable(reference.table, profile.table)) {
+      problems.push(
+        `${table}.${jobId} must point to ${reference.table}, so events of ${profile.table} cannot stand there`,
+      )
+    }
+  }
   if (!catalog.canInsert || !catalog.canSelect) {
     problems.push(`not allowed: grant insert, select on ${quotedTable(table)} to current_user`)
   }
   return problems
+}
+
+/** PostgreSQL prints a name with its schema and its quotes only where they are needed. */
+function isSameTable(printed: string, table: string): boolean {
+  const bare = printed.replaceAll('"', '')
+  return bare === table || bare.endsWith(`.${table}`) || table.endsWith(`.${bare}`)
 }

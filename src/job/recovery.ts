@@ -14,6 +14,7 @@ export interface WakeInput {
   /** The shortest configured lease: what is claimed from now on cannot run out before. */
   shortestLeaseSec: number
   intervalSec: number
+  heartbeatSec: number
   /** Something is due but could not be moved: locked by someone else, or another reaper is at it. */
   hasLeftovers: boolean
 }
@@ -25,9 +26,15 @@ const SHORTEST_SLEEP_SEC = 0.2
 /** How soon we look again after something due could not be moved. */
 const LEFTOVER_SLEEP_SEC = 1
 
-/** How long the reaper sleeps: until the first moment at which it could have something to do. */
+/**
+ * How long the reaper sleeps: until the first moment at which it could have something to do. One heartbeat before a
+ * deadline it looks once more: if the database answers then, every healthy worker has had its chance before the lease
+ * ends; if it does not, an outage is on that would otherwise have passed unnoticed while we slept.
+ */
 export function nextWakeSec(input: WakeInput): number {
-  const deadline = input.nearestDeadlineSec === null ? Infinity : input.nearestDeadlineSec + AFTER_DEADLINE_SEC
+  const { nearestDeadlineSec: nearest, heartbeatSec } = input
+  const isFar = nearest !== null && nearest > heartbeatSec + SHORTEST_SLEEP_SEC
+  const deadline = nearest === null ? Infinity : isFar ? nearest - heartbeatSec : nearest + AFTER_DEADLINE_SEC
   const leftovers = input.hasLeftovers ? LEFTOVER_SLEEP_SEC : Infinity
   const soonest = Math.min(deadline, leftovers, input.shortestLeaseSec, input.intervalSec)
   return Math.max(soonest, SHORTEST_SLEEP_SEC)

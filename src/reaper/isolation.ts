@@ -1,7 +1,6 @@
 /** Finds the rows that break their statement, by bisection, and keeps them aside for a while so that the rest goes on. */
-import { describeError, mayBeOneRow } from '../db/errors.ts'
+import { mayBeOneRow } from '../db/errors.ts'
 import type { ReapedRow } from '../db/reap.ts'
-import type { Log } from '../telemetry/log.ts'
 
 export interface Isolation {
   /** Ids to leave out for now. */
@@ -9,7 +8,7 @@ export interface Isolation {
   add(id: string): void
 }
 
-/** When more rows than this break in one batch, it is not the rows. */
+/** When more rows than this break in one batch, it is hardly the rows: the rest waits for the next pass. */
 const MOST_BROKEN_ROWS = 20
 
 export function createIsolation(holdMs: number): Isolation {
@@ -23,33 +22,32 @@ export function createIsolation(holdMs: number): Isolation {
   }
 }
 
-/** Moves every row of `ids` that can be moved. Throws the last error when too many cannot. */
+/** Moves every row of `ids` that can be moved and sets the others aside. Throws when nothing could be moved and too much broke. */
 export async function moveAllButBroken(
   ids: readonly string[],
   move: (ids: readonly string[]) => Promise<ReapedRow[]>,
-  context: { isolation: Isolation; log: Log; table: string },
+  setAside: (id: string, error: unknown) => void,
 ): Promise<ReapedRow[]> {
   const moved: ReapedRow[] = []
-  const broken: { id: string; error: unknown }[] = []
   const parts: (readonly string[])[] = [ids]
+  let broken = 0
   for (let part = parts.pop(); part; part = parts.pop()) {
-    if (part.length === 0) continue
     try {
-      moved.push(...(await move(part)))
+      if (part.length > 0) moved.push(...(await move(part)))
     } catch (error) {
       if (!mayBeOneRow(error)) throw error
-      const [only, ...others] = part
-      if (only !== undefined && others.length === 0) broken.push({ id: only, error })
-      else parts.push(part.slice(part.length / 2), part.slice(0, part.length / 2))
-      if (broken.length > MOST_BROKEN_ROWS) throw error
+      const [only] = part
+      if (part.length > 1) {
+        const middle = Math.trunc(part.length / 2)
+        parts.push(part.slice(middle), part.slice(0, middle))
+      } else if (only !== undefined) {
+        setAside(only, error)
+        broken += 1
+      }
+      if (broken < MOST_BROKEN_ROWS) continue
+      if (moved.length === 0) throw error
+      return moved
     }
-  }
-  for (const { id, error } of broken) {
-    context.isolation.add(id)
-    context.log.error(
-      { table: context.table, jobId: id, error: describeError(error) },
-      'row set aside: it breaks its statement',
-    )
   }
   return moved
 }

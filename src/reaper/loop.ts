@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../db/client.ts'
 import { describeError, isConnectionError, isTransient } from '../db/errors.ts'
 import type { ExpiryRules, OutageGrace } from '../db/expiry.ts'
-import { type Look, lookAt } from '../db/look.ts'
+import { type Look, lookAt, readClock } from '../db/look.ts'
 import { type TableHandle, tableHandle } from '../db/open-once.ts'
 import { type Profile, snakeCaseProfile } from '../db/profile.ts'
 import { EVERY_DUE_ROW, previewExpired, type ReapedRow, type ReapSettings } from '../db/reap.ts'
@@ -48,12 +48,17 @@ export interface Reaper {
   showAges(): void
 }
 
+type Outcome = 'ok' | 'yielded'
+
 interface Watched {
   name: string
   handle: TableHandle
   isolation: Isolation
+  batch: { size: number; limit: number }
   /** Monotonic time of the last pass that went through. */
   lastGoodPass: number | null
+  /** Monotonic time of the last batch: a pass over a large backlog is alive. */
+  lastSign: number
   /** What stands in the way, in one line; null when the table is fine. */
   obstacle: string | null
   /** Times in a row that another session held the scan lock while work was waiting. */
@@ -78,6 +83,7 @@ export function createReaper(options: ReaperOptions): Reaper {
     leaseTimeoutSec: options.leaseTimeoutSec ?? 3 * heartbeatSec,
     nullLeaseSec: options.nullLeaseSec ?? 3600,
   }
+  const batchSize = options.batchSize ?? 1000
   const watch = createOutageWatch(heartbeatSec)
   const stopping = new AbortController()
   const tables = (options.tables ?? ['jobs', 'asr_jobs']).map((each): Watched => {
@@ -86,7 +92,9 @@ export function createReaper(options: ReaperOptions): Reaper {
       name: profile.table,
       handle: tableHandle(db, profile),
       isolation: createIsolation(intervalSec * 1000),
+      batch: { size: batchSize, limit: batchSize },
       lastGoodPass: null,
+      lastSign: 0,
       obstacle: 'no pass yet',
       yields: 0,
     }
@@ -104,16 +112,7 @@ export function createReaper(options: ReaperOptions): Reaper {
   }
 
   function context(watched: Watched, outage: OutageGrace | null): PassContext {
-    const batchSize = options.batchSize ?? 1000
-    return {
-      db,
-      settings: settings(outage),
-      batchSize,
-      isolation: watched.isolation,
-      log,
-      metrics,
-      signal: stopping.signal,
-    }
+    return { db, settings: settings(outage), batch: watched.batch, isolation: watched.isolation, log, metrics }
   }
 
   async function run(): Promise<void> {
@@ -131,46 +130,83 @@ export function createReaper(options: ReaperOptions): Reaper {
   async function passOver(watched: Watched): Promise<number> {
     const startedAt = performance.now()
     try {
-      const waitSec = await watched.handle.use((table) => lookAndReap(watched, table))
-      passed(watched, performance.now() - startedAt)
+      const { waitSec, outcome } = await watched.handle.use((table) => lookAndReap(watched, table))
+      passed(watched, outcome, performance.now() - startedAt)
       return waitSec
     } catch (error) {
-      return failed(watched, error)
+      const isAway = await contactIsGone(error, (performance.now() - startedAt) / 1000)
+      return failed(watched, error, isAway)
     }
   }
 
   /** The usual pass finds nothing and costs one query. */
-  async function lookAndReap(watched: Watched, table: JobTable): Promise<number> {
+  async function lookAndReap(watched: Watched, table: JobTable): Promise<{ waitSec: number; outcome: Outcome }> {
     let look = await take(table)
+    let outcome: Outcome = 'ok'
     if (look.isLeader) watched.yields = 0
     if (look.expired + look.ungoverned > 0) {
       if (isMassExpiry(look.expired, look.held)) shoutMassExpiry(table, look)
       if (!look.isLeader) watched.yields += 1
-      const yieldToOthers = watched.yields < MOST_YIELDS
-      if (look.isLeader || !yieldToOthers) {
-        if (!yieldToOthers)
-          log.warn({ table: table.name }, 'the scan lock is held by somebody who does not scan; going on without it')
-        await reapTable(table, context(watched, watch.grace()), { yieldToOthers: look.isLeader && yieldToOthers })
+      const isSquatted = watched.yields >= MOST_YIELDS
+      if (isSquatted)
+        log.warn({ table: table.name }, 'the scan lock is held by somebody who does not scan; going on without it')
+      if (look.isLeader || isSquatted) {
+        await workOff(watched, table, { yieldToOthers: look.isLeader })
         look = await take(table)
       } else {
-        metrics?.count('reaper_passes_total', { table: table.name, outcome: 'yielded' })
+        outcome = 'yielded'
       }
     }
-    if (metrics) showLook(metrics, table.name, look, watched.isolation.ids().length)
+    const setAside = watched.isolation.ids().length
+    if (metrics) showLook(metrics, table.name, look, setAside)
+    const hasLeftovers = look.expired + look.ungoverned > setAside
     const { nextDeadlineSec: nearestDeadlineSec } = look
-    const hasLeftovers = look.expired + look.ungoverned > watched.isolation.ids().length
-    return nextWakeSec({ nearestDeadlineSec, shortestLeaseSec: shortestLeaseSec(stages), intervalSec, hasLeftovers })
+    const shortest = shortestLeaseSec(stages)
+    const waitSec = nextWakeSec({
+      nearestDeadlineSec,
+      shortestLeaseSec: shortest,
+      intervalSec,
+      heartbeatSec,
+      hasLeftovers,
+    })
+    return { waitSec, outcome }
+  }
+
+  async function workOff(watched: Watched, table: JobTable, options: { yieldToOthers: boolean }): Promise<void> {
+    const startedAt = performance.now()
+    const onBatch = (): void => {
+      watched.lastSign = performance.now()
+    }
+    await reapTable(table, { ...context(watched, watch.grace()), signal: stopping.signal, onBatch }, options)
+    // A long pass is work, not silence.
+    watch.sleeping((performance.now() - startedAt) / 1000)
   }
 
   /** A look that ends an outage was made without the grace: it is made again. */
   async function take(table: JobTable): Promise<Look> {
-    const look = await lookAt(db, table, settings(watch.grace()).rules)
+    const look = await lookAt(db, table, settings(watch.grace()))
+    if (look.isReadOnly)
+      throw Object.assign(new Error('the database is read-only; nothing can be moved'), { code: '25006' })
     if (!watch.answered(look.now)) return look
     log.warn(
       { table: table.name, graceSec: watch.grace().graceSec },
       'the database was away: jobs that have not checked in since get a grace',
     )
-    return lookAt(db, table, settings(watch.grace()).rules)
+    return lookAt(db, table, settings(watch.grace()))
+  }
+
+  /** One locked table or one killed backend is no outage: the database is asked before it is said to be away. */
+  async function contactIsGone(error: unknown, spentSec: number): Promise<boolean> {
+    if (!isConnectionError(error)) return false
+    try {
+      const now = await readClock(db)
+      watch.sleeping(spentSec)
+      watch.answered(now)
+      return false
+    } catch {
+      watch.lost()
+      return true
+    }
   }
 
   function shoutMassExpiry(table: JobTable, { expired, held }: Look): void {
@@ -181,48 +217,35 @@ export function createReaper(options: ReaperOptions): Reaper {
     )
   }
 
-  function passed(watched: Watched, tookMs: number): void {
+  function passed(watched: Watched, outcome: Outcome, tookMs: number): void {
     failures = 0
-    const isFirst = watched.lastGoodPass === null || watched.obstacle !== null
+    const isNews = watched.obstacle !== null
     watched.lastGoodPass = performance.now()
     watched.obstacle = null
     metrics?.set('database_up', {}, 1)
     metrics?.set('reaper_table_accepted', { table: watched.name }, 1)
-    metrics?.count('reaper_passes_total', { table: watched.name, outcome: 'ok' })
+    metrics?.count('reaper_passes_total', { table: watched.name, outcome })
     metrics?.observe('reaper_scan_duration_ms', { table: watched.name }, tookMs)
-    log[isFirst ? 'info' : 'debug']({ table: watched.name, scan_duration_ms: Math.round(tookMs) }, 'pass completed')
+    log[isNews ? 'info' : 'debug']({ table: watched.name, scan_duration_ms: Math.round(tookMs) }, 'pass completed')
   }
 
   /** Told once per obstacle, so that a long outage is one line and not a thousand. */
-  function failed(watched: Watched, error: unknown): number {
+  function failed(watched: Watched, error: unknown, isAway: boolean): number {
     failures += 1
-    if (isConnectionError(error)) watch.lost()
-    if (isConnectionError(error)) metrics?.set('database_up', {}, 0)
-    if (error instanceof TableRejected) metrics?.set('reaper_table_accepted', { table: watched.name }, 0)
+    const isRefused = error instanceof TableRejected
+    metrics?.set('database_up', {}, isAway ? 0 : 1)
+    if (isRefused) metrics?.set('reaper_table_accepted', { table: watched.name }, 0)
     metrics?.count('reaper_passes_total', { table: watched.name, outcome: 'error' })
-    const obstacle = isConnectionError(error)
+    const what = isAway ? 'waiting for the database' : isRefused ? 'table refused' : 'pass failed'
+    const obstacle = isAway
       ? `waiting for the database at ${db.target}: ${describeError(error)}`
       : `${watched.name}: ${describeError(error)}`
     if (obstacle !== watched.obstacle) {
-      const facts = {
-        table: watched.name,
-        obstacle,
-        ...(error instanceof TableRejected ? { problems: error.problems } : {}),
-      }
-      log.error(
-        facts,
-        error instanceof TableRejected
-          ? 'table refused'
-          : isConnectionError(error)
-            ? 'waiting for the database'
-            : 'pass failed',
-      )
+      log.error({ table: watched.name, obstacle, ...(isRefused ? { problems: error.problems } : {}) }, what)
     }
     watched.obstacle = obstacle
-    const retrySec = isTransient(error)
-      ? Math.min(FIRST_RETRY_SEC * 2 ** Math.min(failures, 10), LAST_RETRY_SEC)
-      : LAST_RETRY_SEC
-    return Math.min(retrySec, intervalSec)
+    const soon = Math.min(FIRST_RETRY_SEC * 2 ** Math.min(failures, 10), LAST_RETRY_SEC)
+    return Math.min(isTransient(error) ? soon : LAST_RETRY_SEC, intervalSec)
   }
 
   function find(name: string): Watched {
@@ -249,7 +272,7 @@ export function createReaper(options: ReaperOptions): Reaper {
     },
     health: {
       isAlive() {
-        const newest = Math.max(startedAt, ...tables.map((each) => each.lastGoodPass ?? 0))
+        const newest = Math.max(startedAt, ...tables.map((each) => Math.max(each.lastGoodPass ?? 0, each.lastSign)))
         return performance.now() - newest <= 3 * intervalSec * 1000
       },
       obstacles: () => [...new Set(tables.flatMap((each) => each.obstacle ?? []))],

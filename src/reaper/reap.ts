@@ -1,8 +1,6 @@
 /** One pass over one table: batch after batch until nothing that ran out is left. */
-import { setTimeout as sleep } from 'node:timers/promises'
-
 import type { Database } from '../db/client.ts'
-import { DeadlineError, errorCode, isTimeout, mayBeOneRow } from '../db/errors.ts'
+import { DeadlineError, describeError, isTimeout, mayBeOneRow } from '../db/errors.ts'
 import {
   type BatchChoice,
   EVERY_DUE_ROW,
@@ -12,6 +10,7 @@ import {
   reapExpired,
   type ReapSettings,
 } from '../db/reap.ts'
+import { retryLostRaces } from '../db/retry.ts'
 import type { JobTable } from '../db/table.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -25,11 +24,14 @@ export interface ReaperResult {
 export interface PassContext {
   db: Database
   settings: ReapSettings
-  batchSize: number
+  /** How many rows a statement takes; what proved too many is remembered from pass to pass. */
+  batch: { size: number; limit: number }
   isolation: Isolation
   log: Log
   metrics: Metrics | undefined
   signal?: AbortSignal
+  /** Told after every batch: a long pass is not a dead one. */
+  onBatch?: () => void
 }
 
 export async function reapTable(
@@ -38,43 +40,46 @@ export async function reapTable(
   options: { yieldToOthers: boolean },
 ): Promise<ReaperResult> {
   const result: ReaperResult = { requeuedIds: [], failedIds: [] }
-  const { db, settings, batchSize, log } = context
-
-  const granted = await retryLostRaces(() => grantMissingLeases(db, table, settings.rules, batchSize))
-  for (const jobId of granted) {
-    log.warn(
-      { table: table.name, jobId, leaseSec: settings.rules.stages.defaultLeaseSec },
-      'lease granted: nothing in the row told its age',
-    )
-  }
-
-  let limit = batchSize
-  let missedDeadlines = 0
+  const { batch } = context
+  await grantLeases(table, context)
   while (!context.signal?.aborted) {
     try {
-      const rows = await reapBatch(table, context, { limit, yieldToOthers: options.yieldToOthers })
+      const rows = await reapBatch(table, context, options)
       for (const row of rows) record(row, table, result, context)
-      if (rows.length < limit) break
-      missedDeadlines = 0
-      limit = Math.min(batchSize, limit * 2)
+      context.onBatch?.()
+      if (rows.length < batch.limit) break
+      batch.limit = Math.min(batch.size, batch.limit * 2)
     } catch (error) {
-      // Twice no answer at all is not a batch that is too large, it is a database that is away.
-      if (error instanceof DeadlineError) missedDeadlines += 1
-      if (!isTimeout(error) || limit === 1 || missedDeadlines > 1) throw error
-      limit = Math.ceil(limit / 2)
-      log.warn({ table: table.name, limit }, 'a batch timed out; going on with smaller ones')
+      await shrink(error, table, context)
     }
   }
   return result
 }
 
+/** What timed out is tried with half as many rows; a single row that is too slow is set aside. Anything else is thrown. */
+async function shrink(error: unknown, table: JobTable, context: PassContext): Promise<void> {
+  const { batch, log } = context
+  if (!isTimeout(error)) throw error
+  if (batch.limit > 1) {
+    batch.limit = Math.ceil(batch.limit / 2)
+    log.warn({ table: table.name, limit: batch.limit }, 'a batch timed out; going on with smaller ones')
+    // No answer at all may also mean that the database is away: the loop looks again before anything is moved.
+    if (error instanceof DeadlineError) throw error
+    return
+  }
+  const [slow] = await previewExpired(context.db, table, context.settings, choose(context, { yieldToOthers: false }))
+  if (!slow) throw error
+  setAside(context, table, slow.id, error)
+  batch.limit = batch.size
+}
+
 async function reapBatch(
   table: JobTable,
   context: PassContext,
-  wish: { limit: number; yieldToOthers: boolean },
+  options: { yieldToOthers: boolean },
 ): Promise<ReapedRow[]> {
-  const { db, settings, isolation, log } = context
-  const choice: BatchChoice = { ...EVERY_DUE_ROW, ...wish, exclude: isolation.ids() }
+  const { db, settings } = context
+  const choice = choose(context, options)
   try {
     return await retryLostRaces(() => reapExpired(db, table, settings, choice))
   } catch (error) {
@@ -85,9 +90,35 @@ async function reapBatch(
     return moveAllButBroken(
       candidates.map((row) => row.id),
       move,
-      { isolation, log, table: table.name },
+      (id, cause) => setAside(context, table, id, cause),
     )
   }
+}
+
+/** Granting is a kindness to odd rows; when it breaks, the others must not wait for it. */
+async function grantLeases(table: JobTable, { db, settings, batch, log }: PassContext): Promise<void> {
+  try {
+    const granted = await retryLostRaces(() => grantMissingLeases(db, table, settings.rules, batch.limit))
+    for (const jobId of granted) {
+      const { defaultLeaseSec } = settings.rules.stages
+      log.warn(
+        { table: table.name, jobId, leaseSec: defaultLeaseSec },
+        'lease granted: nothing in the row told its age',
+      )
+    }
+  } catch (error) {
+    if (!mayBeOneRow(error)) throw error
+    log.error({ table: table.name, error: describeError(error) }, 'no lease could be granted to a row without any age')
+  }
+}
+
+function choose({ batch, isolation }: PassContext, { yieldToOthers }: { yieldToOthers: boolean }): BatchChoice {
+  return { ...EVERY_DUE_ROW, limit: batch.limit, exclude: isolation.ids(), yieldToOthers }
+}
+
+function setAside({ isolation, log }: PassContext, table: JobTable, jobId: string, error: unknown): void {
+  isolation.add(jobId)
+  log.error({ table: table.name, jobId, error: describeError(error) }, 'row set aside: it breaks its statement')
 }
 
 /** After the commit, and only for what the statement says it changed. Telling must not break the pass. */
@@ -98,24 +129,13 @@ function record(row: ReapedRow, table: JobTable, result: ReaperResult, { log, me
     const labels = { table: table.name, stage: metrics?.stageLabel(row.stage) ?? '' }
     metrics?.count(isRequeued ? 'reaper_requeues_total' : 'reaper_failures_total', labels)
     if (isRequeued) metrics?.count('worker_recovered_jobs_total', { reason: row.rule })
-    const { id: jobId, rule: reason, attempt, holder, stage, dueAt } = row
+    const { id: jobId, rule: reason, attempt, holder, dueAt } = row
+    const stage = row.stage?.slice(0, 80)
     log.info(
       { table: table.name, jobId, reason, attempt, holder, stage, dueAt },
       isRequeued ? 'job requeued' : 'job failed',
     )
   } catch {
     // A broken sink is the sink's problem; the row is moved and its event is written.
-  }
-}
-
-/** Deadlocks, serialization failures and lock timeouts: nothing happened, and the same statement may well go through. */
-async function retryLostRaces<T>(act: () => Promise<T>, tries = 5): Promise<T> {
-  for (let tried = 1; ; tried += 1) {
-    try {
-      return await act()
-    } catch (error) {
-      if (!['40001', '40P01', '55P03'].includes(errorCode(error)) || tried === tries) throw error
-      await sleep(20 * 2 ** tried * Math.random())
-    }
   }
 }

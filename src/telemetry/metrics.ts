@@ -146,6 +146,7 @@ function startAtZero(
   for (const reason of ['lease_expired', 'heartbeat_stale', 'no_heartbeat', 'run_deadline']) {
     metrics.count('worker_recovered_jobs_total', { reason }, 0)
   }
+  for (const code of [...KNOWN_CODES, 'OTHER']) metrics.count('worker_retry_attempts_total', { code }, 0)
   for (const outcome of ['renewed', 'lost', 'busy', 'error']) metrics.count('worker_heartbeats_total', { outcome }, 0)
 }
 

@@ -1,11 +1,12 @@
 /** What a worker calls: claim a job, keep its lease alive, finish it. Every write carries the fence of its own claim. */
 import { claimDueJobs, claimJobById, type ClaimedRow, readUnclaimed } from '../db/claim.ts'
 import type { Database } from '../db/client.ts'
-import { describeError, errorCode, isConnectionError, isMalformedId, isTransient } from '../db/errors.ts'
+import { DeadlineError, describeError, errorCode, isConnectionError, isMalformedId, isTransient } from '../db/errors.ts'
 import { completeJob, endAttempt, type FinishedRow, readOwnFinish } from '../db/finish.ts'
 import { type Fence, renewLeases } from '../db/heartbeat.ts'
 import { tableHandle } from '../db/open-once.ts'
 import { type Profile, snakeCaseProfile } from '../db/profile.ts'
+import { retryLostRaces } from '../db/retry.ts'
 import type { JobTable } from '../db/table.ts'
 import { DEFAULT_BACKOFF_LADDER_MS } from '../job/backoff.ts'
 import { classifyFailure, type FailureDetails } from '../job/failure.ts'
@@ -85,6 +86,7 @@ export function createLeases(options: LeaseOptions): Leases {
   const stages = options.stages ?? DEFAULT_STAGES
   const maxAttempts = options.maxAttempts ?? 3
   const ladderMs = options.backoffLadderMs ?? DEFAULT_BACKOFF_LADDER_MS
+  requireFence(profile)
   const handle = tableHandle(db, profile)
   const mine = new Map<string, Lease>()
   const warnedStages = new Set<string>()
@@ -148,12 +150,9 @@ export function createLeases(options: LeaseOptions): Leases {
     claimJob: (id, workerId, leaseSec) =>
       unlessAway(async () => {
         const claimed = await handle.use((table) =>
-          claimJobById(db, table, {
-            id,
-            holder: workerId,
-            leaseSec: leaseSec === undefined ? null : clampLeaseSec(leaseSec),
-            stages,
-            maxAttempts,
+          retryLostRaces(() => {
+            const asked = leaseSec === undefined ? null : clampLeaseSec(leaseSec)
+            return claimJobById(db, table, { id, holder: workerId, leaseSec: asked, stages, maxAttempts })
           }).catch(noneIfMalformed),
         )
         if (claimed) return success(remember(claimed, workerId, id))
@@ -164,12 +163,9 @@ export function createLeases(options: LeaseOptions): Leases {
       unlessAway(async () => {
         if (limit < 1) return success([])
         const rows = await handle.use((table) =>
-          claimDueJobs(db, table, {
-            holder: workerId,
-            limit: Math.trunc(limit),
-            onlyStages: onlyStages ?? null,
-            stages,
-            maxAttempts,
+          retryLostRaces(() => {
+            const wish = { limit: Math.trunc(limit), onlyStages: onlyStages ?? null }
+            return claimDueJobs(db, table, { holder: workerId, ...wish, stages, maxAttempts })
           }),
         )
         return success(rows.map((row) => remember(row, workerId)))
@@ -251,7 +247,7 @@ export function createLeases(options: LeaseOptions): Leases {
         `job ${id} is ${state.status}${state.hasLiveLease ? `, held by ${state.holder}` : ''}`,
       )
     }
-    if (!state.isDue) return refusal('NOT_DUE', `job ${id} is not due before ${state.dueAt?.toString()}`)
+    if (!state.isDue) return refusal('NOT_DUE', `job ${id} is not due before ${moment(state.dueAt)}`)
     if (!state.hasAttemptsLeft) return refusal('NO_ATTEMPTS_LEFT', `job ${id} is queued but has used up its attempts`)
     metrics?.count('worker_atomic_acquire_fail_total', {})
     return refusal('NOT_QUEUED', `job ${id} is being taken by somebody else right now`)
@@ -275,11 +271,17 @@ async function unlessAway<T>(
 /** The first query on a connection that died while idle fails; heartbeats and finishes may safely be sent twice. */
 async function onceMore<T>(act: () => Promise<T>): Promise<T> {
   try {
-    return await act()
+    return await retryLostRaces(act)
   } catch (error) {
-    const code = errorCode(error)
-    if (!(isConnectionError(error) && code !== 'DEADLINE') && !['40001', '40P01'].includes(code)) throw error
+    if (!isConnectionError(error) || error instanceof DeadlineError) throw error
     return act()
+  }
+}
+
+/** Without a holder and an attempt there is nothing to fence a write with. */
+function requireFence({ table, columns }: Profile): void {
+  if (columns.holder === null || columns.attempts === null || columns.leaseExpiresAt === null) {
+    throw new Error(`leases on ${table} need columns for holder, attempts and lease end; name them in its profile`)
   }
 }
 
@@ -290,6 +292,11 @@ function noneIfMalformed(error: unknown): null {
 
 function fenceKey({ id, attempt, holder }: Fence): string {
   return JSON.stringify([id, attempt, holder])
+}
+
+/** PostgreSQL's infinity is no date to JavaScript. */
+function moment(date: Date | null): string {
+  return date && !Number.isNaN(date.getTime()) ? date.toISOString() : 'the end of time'
 }
 
 function idOf(job: string | Lease): string {

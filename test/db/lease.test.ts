@@ -197,6 +197,57 @@ describe.each(SHAPES)('leases on $title', (shape) => {
     await t.sql`delete from witness where source <> 'job_events' and (old ->> 'attempt_count') is distinct from (new ->> 'attempt_count') and old ->> 'status' = new ->> 'status'`
   })
 
+  test('Z8: of two attempts of one process only the newer one is renewed', async () => {
+    const id = await put()
+    const old = await claim(id, 'twice')
+    expect((await leases.finishJob(old, false, { code: 'NETWORK' })).ok).toBe(true)
+    await t.sql.unsafe(
+      `update ${t.quoted} set next_earliest_run_at = now() - interval '1 second' where id::text = $1`,
+      [id],
+    )
+    const fresh = await claim(id, 'twice')
+    expect(await leases.heartbeatJobs([old, fresh])).toMatchObject({
+      ok: true,
+      value: { renewed: [{ attempt: 2 }], lost: [{ attempt: 1 }] },
+    })
+    // Said again, the old attempt's finish tells how it ended then, not what the row is now.
+    expect((await leases.finishJob(fresh, true)).ok).toBe(true)
+    expect(await leases.finishJob(old, false, { code: 'NETWORK' })).toMatchObject({
+      ok: true,
+      value: { status: 'queued' },
+    })
+  })
+
+  test('D6: four workers under serializable isolation are never turned away', async () => {
+    const name = new URL(t.url).pathname.slice(1)
+    await t.sql.unsafe(`alter database "${name}" set default_transaction_isolation = 'serializable'`)
+    await insertMany(t.sql, t.quoted, 40, { stage: `'strict'` })
+    const strict = createLeases({ db: t.open({ poolMax: 4 }), table: t.profile })
+    const finished = await Promise.all(
+      ['a', 'b', 'c', 'd'].map(async (workerId) => {
+        let count = 0
+        for (;;) {
+          const claimed = await strict.claimNext({ workerId, limit: 3, stages: ['strict'] })
+          if (!claimed.ok) throw new Error(claimed.error)
+          if (claimed.value.length === 0) return count
+          for (const { lease } of claimed.value) {
+            expect(await strict.finishJob(lease, true)).toMatchObject({ ok: true })
+            count += 1
+          }
+        }
+      }),
+    )
+    await t.sql.unsafe(`alter database "${name}" reset default_transaction_isolation`)
+    expect(finished.reduce((sum, count) => sum + count, 0)).toBe(40)
+  })
+
+  test('a profile without holder or attempts is refused: there is nothing to fence with', () => {
+    const { columns } = t.profile
+    expect(() => createLeases({ db: t.db, table: { ...t.profile, columns: { ...columns, attempts: null } } })).toThrow(
+      'need columns for holder',
+    )
+  })
+
   test('D9: a heartbeat that waited for a lock grants a lease that is full when it is granted', async () => {
     const lease = await claim(await put(), 'worker-a', 2)
     const locked = Promise.withResolvers<void>()

@@ -110,6 +110,19 @@ describe('migrate', () => {
     expect(index).toEqual({ indisvalid: true })
   })
 
+  test('ends also where repeatable read is the default, and with names near the limit', async () => {
+    await using t = await freshDatabase()
+    await t.sql.unsafe(
+      `alter database "${new URL(t.url).pathname.slice(1)}" set default_transaction_isolation = 'repeatable read'`,
+    )
+    const tables = [`${'very_'.repeat(12)}jobs`, 'Jobs']
+    await migrate(t.open(), t.url, { tables, maxAttempts: 3 })
+    expect(await planMigration(t.open(), { tables, maxAttempts: 3 })).toEqual([])
+    const [indexes] =
+      await t.sql`select count(*)::int as count from pg_indexes where tablename = any(${tables}) and indexname like 'idx_%'`
+    expect(indexes).toEqual({ count: 6 })
+  })
+
   test('max_attempts takes its default from the configuration, also later', async () => {
     await using t = await teamDatabase()
     await migrate(t.db, t.url, { ...OPTIONS, maxAttempts: 5 })
@@ -179,9 +192,17 @@ describe('a table that does not fit is refused before any row is touched (D15, D
     ['alter table job_events drop column data', 'column job_events.data is missing'],
     ['drop table job_events', 'there is no table job_events'],
     ['drop table jobs', 'there is no table jobs'],
+    ['alter table job_events add column type text not null', 'column job_events.type is NOT NULL'],
+    ['alter table job_events alter column job_id type int using 1', 'cannot hold an id of type uuid'],
+    ['alter table job_events add foreign key (job_id) references asr_jobs', 'must point to asr_jobs'],
+    ['alter table jobs alter column status type varchar(6)', 'status processing does not fit'],
+    [
+      `drop index idx_jobs_status_lease, idx_jobs_queued_due, idx_jobs_failed; create type s as enum ('queued', 'processing', 'done'); alter table jobs alter column status drop default, alter column status type s using 'done'::s`,
+      'status failed is not in the enum: alter type s add value',
+    ],
   ])('%s', async (ddl, problem) => {
     await using t = await freshDatabase()
-    await t.sql.unsafe(`drop trigger witness on jobs; ${ddl}`).simple()
+    await t.sql.unsafe(`drop trigger witness on jobs; drop trigger witness on job_events; ${ddl}`).simple()
     const refused = await openTable(t.db, snakeCaseProfile('jobs')).catch((error: unknown) => error)
     expect(refused).toBeInstanceOf(TableRejected)
     expect((refused as TableRejected).problems.join('\n')).toContain(problem)

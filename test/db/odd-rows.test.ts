@@ -35,6 +35,15 @@ const ODD_ROWS: [string, Columns, 'queued' | 'failed' | 'processing', ('queued' 
   ['no lease, no heartbeat, started long ago', { ...NEITHER, processing_started_at: LONG_AGO }, 'queued'],
   ['no lease, no heartbeat, started just now', { ...NEITHER, processing_started_at: 'now()' }, 'processing'],
   ['started at infinity, lease over', { processing_started_at: `'infinity'` }, 'queued'],
+  [
+    'started at -infinity, alive',
+    {
+      processing_started_at: `'-infinity'`,
+      lease_expires_at: `now() + interval '1 minute'`,
+      last_heartbeat_at: 'now()',
+    },
+    'processing',
+  ],
   ['started at -infinity, lease over', { processing_started_at: `'-infinity'` }, 'queued'],
   ['future due time on a processing row', { next_earliest_run_at: `now() + interval '1 day'` }, 'queued'],
   ['due time infinity', { next_earliest_run_at: `'infinity'` }, 'queued'],

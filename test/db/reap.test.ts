@@ -220,6 +220,63 @@ describe.each(SHAPES)('reap on $title', (shape) => {
     expect((await reaper.reap(shape.table)).requeuedIds).toEqual([bad])
   })
 
+  test('many rows that break do not hold up the others, wherever they stand', async () => {
+    await insertMany(t.sql, t.quoted, 25, {
+      ...EXPIRED,
+      stage: `'poison'`,
+      lease_expires_at: `now() - interval '1 day'`,
+    })
+    await insertMany(t.sql, t.quoted, 100, EXPIRED)
+    const raise = `raise exception using errcode = 'JB001', message = 'a code of the team'`
+    await t.sql.unsafe(
+      `create function refuse() returns trigger language plpgsql as $$ begin if new.stage = 'poison' then ${raise}; end if; return new; end $$`,
+    )
+    await t.sql.unsafe(`create trigger refuse before update on ${t.quoted} for each row execute function refuse()`)
+    const careful = createReaper({ db: t.db, tables: [t.profile] })
+    const moved: string[] = []
+    for (let pass = 0; pass < 3; pass += 1) {
+      const result = await careful.reap(shape.table).catch(() => ({ requeuedIds: [] }))
+      moved.push(...result.requeuedIds)
+    }
+    expect(moved).toHaveLength(100)
+    await t.sql.unsafe('drop function refuse cascade')
+    expect((await reaper.reap(shape.table)).requeuedIds).toHaveLength(25)
+  })
+
+  test('one row that is too slow for its time limit is set aside, the others are moved', async () => {
+    const url = new URL(t.url)
+    const slow = await put({ ...EXPIRED, stage: `'slow'`, lease_expires_at: `now() - interval '1 day'` })
+    await insertMany(t.sql, t.quoted, 6, EXPIRED)
+    await t.sql.unsafe(
+      `create function dawdle() returns trigger language plpgsql as $$ begin if new.stage = 'slow' then perform pg_sleep(2); end if; return new; end $$`,
+    )
+    await t.sql.unsafe(`create trigger dawdle before update on ${t.quoted} for each row execute function dawdle()`)
+    await t.sql.unsafe(`alter role current_user in database "${url.pathname.slice(1)}" set statement_timeout = '150ms'`)
+    const { requeuedIds } = await createReaper({ db: t.open({ poolMax: 1 }), tables: [t.profile] }).reap(shape.table)
+    await t.sql.unsafe(`alter role current_user in database "${url.pathname.slice(1)}" reset statement_timeout`)
+    await t.sql.unsafe('drop function dawdle cascade')
+    expect(requeuedIds).toHaveLength(6)
+    expect((await reaper.reap(shape.table)).requeuedIds).toEqual([slow])
+  })
+
+  test('R8: what an earlier attempt left behind does not count against an older worker that knows no leases', async () => {
+    const id = await put({ ...EXPIRED, last_heartbeat_at: `now() - interval '1 hour'` })
+    await reaper.reap(shape.table)
+    expect((await read(id)).processing_started_at).toBeNull()
+    // The older worker takes it as soon as it is due: only the status changes.
+    await t.sql
+      .unsafe(
+        `alter table ${t.quoted} disable trigger user; update ${t.quoted} set status = 'processing', next_earliest_run_at = now() - interval '1 minute' where id::text = '${id}'; alter table ${t.quoted} enable trigger user`,
+      )
+      .simple()
+    expect(await reaper.reap(shape.table)).toEqual({ requeuedIds: [], failedIds: [] })
+    await t.sql
+      .unsafe(
+        `alter table ${t.quoted} disable trigger user; update ${t.quoted} set status = 'queued' where status = 'processing'; alter table ${t.quoted} enable trigger user`,
+      )
+      .simple()
+  })
+
   test('D7: a statement that runs into its time limit is halved until it fits', async () => {
     await insertMany(t.sql, t.quoted, 300, EXPIRED)
     await t.sql.unsafe(

@@ -10,6 +10,7 @@ import { createLeases } from '../../src/worker/lease.ts'
 import { startCluster } from '../support/cluster.ts'
 import { freshDatabase } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
+import { startProxy } from '../support/proxy.ts'
 import { runProgram } from '../support/program.ts'
 import { countByStatus, EXPIRED, insertJob, insertMany, readEvents, readJob } from '../support/rows.ts'
 import { brokenInvariants } from '../support/witness.ts'
@@ -136,6 +137,67 @@ describe('several reapers', () => {
 })
 
 describe('outages', () => {
+  test('a table that is locked is no outage: the dead jobs of the other one are reaped', async () => {
+    await using t = await freshDatabase()
+    const id = await insertJob(t.sql, 'jobs', EXPIRED)
+    const reaper = createReaper({
+      db: t.open({ queryTimeoutSec: 0.6 }),
+      tables: ['asr_jobs', 'jobs'],
+      ...QUICK,
+      intervalSec: 1,
+    })
+    await t.sql.begin(async (host) => {
+      await host`lock table asr_jobs in access exclusive mode`
+      reaper.start()
+      await eventually(async () => (await readJob(t.sql, 'jobs', id)).status === 'queued', { withinMs: 10_000 })
+    })
+    await eventually(() => reaper.health.obstacles().length === 0)
+    await reaper.stop()
+  })
+
+  test('a read-only database is an obstacle, and passes when it is over (D11)', async () => {
+    await using t = await freshDatabase()
+    const name = new URL(t.url).pathname.slice(1)
+    await t.sql.unsafe(`alter database "${name}" set default_transaction_read_only = on`)
+    const db = t.open()
+    const reaper = createReaper({ db, tables: ['jobs'], ...QUICK, intervalSec: 0.5 })
+    reaper.start()
+    await eventually(() => reaper.health.obstacles().join().includes('read-only'))
+    await t.sql
+      .unsafe(`set default_transaction_read_only = off; alter database "${name}" reset default_transaction_read_only`)
+      .simple()
+    await t.sql`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'leasehold' and datname = ${name}`
+    await eventually(() => reaper.health.obstacles().length === 0)
+    await reaper.stop()
+  })
+
+  test('an outage that begins and ends while the reaper sleeps costs no healthy job', async () => {
+    await using t = await freshDatabase()
+    await using proxy = await startProxy(t.url)
+    const stages = shortLeases(6)
+    const workerDb = t.open({ url: proxy.url, queryTimeoutSec: 1 })
+    const reaperDb = t.open({ url: proxy.url, queryTimeoutSec: 1 })
+    const leases = createLeases({ db: workerDb, table: 'jobs', stages })
+    const reaper = createReaper({ db: reaperDb, tables: ['jobs'], stages, heartbeatSec: 2, intervalSec: 60 })
+    const claimed = await leases.claimJob(await insertJob(t.sql, 'jobs', { stage: `'clip'` }), 'healthy')
+    if (!claimed.ok) throw new Error(claimed.error)
+    reaper.start()
+    await sleep(500)
+    // The network is cut right after the claim; the worker beats as soon as it is back, half a second before the lease ends.
+    proxy.blackhole()
+    await sleep(5000)
+    proxy.heal()
+    await sleep(1700)
+    expect(await leases.heartbeatJob(claimed.value.lease)).toMatchObject({ ok: true })
+    await sleep(500)
+    expect(await readJob(t.sql, 'jobs', claimed.value.lease.id)).toMatchObject({
+      status: 'processing',
+      attempt_count: 1,
+    })
+    await reaper.stop()
+    await Promise.all([workerDb.close(), reaperDb.close()])
+  }, 30_000)
+
   test('after a restart longer than the lease healthy jobs keep their lease, and a dead one is requeued a little later', async () => {
     await using cluster = await startCluster()
     const stages = shortLeases(3)

@@ -152,12 +152,19 @@ describe('failures', () => {
 })
 
 describe('waking', () => {
-  const quiet = { nearestDeadlineSec: null, shortestLeaseSec: 60, intervalSec: 60, hasLeftovers: false }
+  const quiet = {
+    nearestDeadlineSec: null,
+    shortestLeaseSec: 60,
+    intervalSec: 60,
+    heartbeatSec: 10,
+    hasLeftovers: false,
+  }
   test.each([
     ['nothing is held', quiet, 60],
     ['the interval is shorter than any lease', { ...quiet, intervalSec: 5 }, 5],
     ['the shortest lease is shorter than the interval', { ...quiet, shortestLeaseSec: 3 }, 3],
     ['a lease ends before all that', { ...quiet, nearestDeadlineSec: 2 }, 2.02],
+    ['one heartbeat before a lease ends it looks once more', { ...quiet, nearestDeadlineSec: 35 }, 25],
     ['a lease ends this instant: never a busy loop', { ...quiet, nearestDeadlineSec: 0 }, 0.2],
     ['something due is locked by somebody else', { ...quiet, hasLeftovers: true }, 1],
   ])('%s', (_, input, sec) => {
