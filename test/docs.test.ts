@@ -3,8 +3,9 @@ import { describe, expect, test } from 'bun:test'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 
-import { type Setting, SETTINGS, STAGE_FACTOR } from '../src/config/settings.ts'
+import { type Setting, SETTINGS, STAGE_CONCURRENCY, STAGE_FACTOR, STAGE_STALL } from '../src/config/settings.ts'
 import * as product from '../src/index.ts'
+import { DEFAULT_EVENT_NAMES } from '../src/job/event.ts'
 import { type MetricDefinition, METRICS } from '../src/telemetry/metrics.ts'
 
 const ROOT = join(import.meta.dirname, '..')
@@ -81,7 +82,8 @@ describe('docs/configuration.md', () => {
   test('names no variable that does not exist', () => {
     const known = settings.flatMap(({ names }) => [...names])
     const named = [...read('docs/configuration.md').matchAll(/`([A-Z]+(?:_[A-Z]+)+)\b/g)].map(([, name = '']) => name)
-    expect(named.filter((name) => !known.includes(name) && !STAGE_FACTOR.test(name))).toEqual([])
+    const byStage = [STAGE_FACTOR, STAGE_CONCURRENCY, STAGE_STALL]
+    expect(named.filter((name) => !known.includes(name) && !byStage.some((each) => each.test(name)))).toEqual([])
   })
 })
 
@@ -137,13 +139,21 @@ describe('docs/state-machine.md', () => {
   })
 
   test('its arrows name every statement that changes a job', () => {
-    const changing = ['claim', 'heartbeat', 'finish', 'reap']
+    const changing = ['enqueue', 'claim', 'heartbeat', 'attempt', 'finish', 'reap']
       .flatMap((file) =>
         [...read(`src/db/${file}.ts`).matchAll(/^export (?:async )?function (\w+)/gm)].map(([, name = '']) => name),
       )
-      .filter((name) => !/^(read|preview)|Key$/.test(name))
+      .filter((name) => !/^(read|preview|count)|Key$/.test(name))
     expect(named.toSorted()).toEqual(changing.toSorted())
   })
+})
+
+test('docs/workers.md has every event in its table', () => {
+  const table = read('docs/workers.md').split('\n## Events\n')[1]?.split('\n## ')[0] ?? ''
+  const told = [...table.matchAll(/^\| (`.*?) \|/gm)].flatMap(
+    ([, cell = '']) => cell.match(/[^`]+(?=`(?:,|$| ))/g) ?? [],
+  )
+  expect(told).toEqual(expect.arrayContaining(Object.values(DEFAULT_EVENT_NAMES)))
 })
 
 test('docs/architecture.md has every file of src in its tree', () => {
@@ -182,8 +192,8 @@ describe.each(PAGES)('%s', (page) => {
   })
 })
 
-test('README.md imports only what the product exports', () => {
-  const code = [...fences(read('README.md'), 'ts'), ...fences(read('README.md'), 'sh')].join('\n')
+test.each(['README.md', 'docs/workers.md'])('%s imports only what the product exports', (page) => {
+  const code = [...fences(read(page), 'ts'), ...fences(read(page), 'sh')].join('\n')
   const names = [...code.matchAll(/import \{([^}]+)\} from '(?:leasehold|\.\/src\/index\.ts)'/g)].flatMap(
     ([, list = '']) => list.split(','),
   )

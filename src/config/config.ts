@@ -3,7 +3,16 @@ import type { z } from 'zod'
 
 import { backoffLadder, DEFAULT_BACKOFF_LADDER_MS } from '../job/backoff.ts'
 import { shortestLeaseSec, stagePolicy, type StagePolicy } from '../job/stage.ts'
-import { type Setting, SETTINGS, STAGE_FACTOR, stageFactorKind } from './settings.ts'
+import {
+  type Setting,
+  SETTINGS,
+  STAGE_CONCURRENCY,
+  STAGE_FACTOR,
+  STAGE_STALL,
+  stageConcurrencyKind,
+  stageFactorKind,
+  stageStallKind,
+} from './settings.ts'
 
 type Key = keyof typeof SETTINGS
 type Values = { [K in Key]: z.output<(typeof SETTINGS)[K]['kind']> | null }
@@ -17,10 +26,39 @@ export interface Config {
   backoffLadderMs: readonly number[]
   stages: StagePolicy
   reaper: { tables: string[]; intervalSec: number; batchSize: number; nullLeaseSec: number }
+  worker: WorkerConfig
+  scratch: { dir: string; keepOnSuccess: boolean; retentionHours: number }
+  storage: { dir: string; s3: S3Config | null }
   http: { host: string; port: number }
   logLevel: string
   /** Doubtful, but not wrong; to be logged once at start. */
   warnings: string[]
+}
+
+export interface WorkerConfig {
+  tables: string[]
+  handlers: string | null
+  /** Null: as many as there are cores. */
+  maxConcurrency: number | null
+  stageConcurrency: Record<string, number>
+  pollIntervalSec: number
+  highWatermark: number
+  loadThreshold: number
+  pauseIntervalSec: number
+  wedgeTimeoutSec: number
+  onLeaseUnknown: 'continue' | 'abort'
+  stallTimeoutSec: number
+  stageStallSec: Record<string, number>
+  shutdownTimeoutSec: number
+  httpPort: number
+}
+
+export interface S3Config {
+  bucket: string
+  endpoint: string
+  region: string
+  accessKeyId: string
+  secretAccessKey: string
 }
 
 /** Thrown when the environment makes no sense. The message lists every fault at once. */
@@ -38,6 +76,9 @@ export function loadConfig(env: Environment = process.env): Config {
   const faults: string[] = []
   const values = readValues(env, faults)
   const factors = readFactors(env, values, faults)
+  const stageConcurrency = readByStage(env, STAGE_CONCURRENCY, stageConcurrencyKind, faults)
+  const stageStallSec = readByStage(env, STAGE_STALL, stageStallKind, faults)
+  const s3 = readS3(values, faults)
   if (faults.length > 0) throw new ConfigError(faults)
 
   const heartbeatSec = must(values.heartbeatSec)
@@ -65,6 +106,28 @@ export function loadConfig(env: Environment = process.env): Config {
       batchSize: must(values.reaperBatchSize),
       nullLeaseSec: must(values.reaperNullLeaseSec),
     },
+    worker: {
+      tables: must(values.workerTables),
+      handlers: values.workerHandlers,
+      maxConcurrency: values.maxConcurrency,
+      stageConcurrency,
+      pollIntervalSec: must(values.pollIntervalSec),
+      highWatermark: must(values.highWatermark),
+      loadThreshold: must(values.loadThreshold),
+      pauseIntervalSec: must(values.pauseIntervalSec),
+      wedgeTimeoutSec: must(values.wedgeTimeoutSec),
+      onLeaseUnknown: must(values.onLeaseUnknown),
+      stallTimeoutSec: must(values.stallTimeoutSec),
+      stageStallSec,
+      shutdownTimeoutSec: must(values.shutdownTimeoutSec),
+      httpPort: must(values.workerHttpPort),
+    },
+    scratch: {
+      dir: must(values.scratchDir),
+      keepOnSuccess: must(values.keepScratch),
+      retentionHours: must(values.scratchRetentionHours),
+    },
+    storage: { dir: must(values.storageDir), s3 },
     http: { host: must(values.httpHost), port: must(values.httpPort) },
     logLevel: must(values.logLevel),
     warnings: [],
@@ -101,6 +164,34 @@ function readFactors(env: Environment, values: Values, faults: string[]): Record
     if (value !== undefined) factors[stage] = value as number
   }
   return factors
+}
+
+/** `<STAGE>_…` for any stage: ASR_MAX_CONCURRENCY=1 becomes { asr: 1 }. */
+function readByStage(env: Environment, name: RegExp, kind: Setting['kind'], faults: string[]): Record<string, number> {
+  const byStage: Record<string, number> = {}
+  for (const variable of Object.keys(env)) {
+    const stage = name.exec(variable)?.[1]?.toLowerCase()
+    if (stage === undefined) continue
+    const value = readOne(env, variable, { kind, fallback: null }, faults)
+    if (value !== undefined) byStage[stage] = value as number
+  }
+  return byStage
+}
+
+function readS3(values: Values, faults: string[]): S3Config | null {
+  const {
+    s3Bucket: bucket,
+    s3Endpoint: endpoint,
+    s3AccessKeyId: accessKeyId,
+    s3SecretAccessKey: secretAccessKey,
+  } = values
+  if (bucket === null) return null
+  const needed = { S3_ENDPOINT: endpoint, S3_ACCESS_KEY_ID: accessKeyId, S3_SECRET_ACCESS_KEY: secretAccessKey }
+  for (const [name, value] of Object.entries(needed)) {
+    if (value === null) faults.push(`${name}: expected a value because S3_BUCKET is set, got none`)
+  }
+  if (endpoint === null || accessKeyId === null || secretAccessKey === null) return null
+  return { bucket, endpoint, region: must(values.s3Region), accessKeyId, secretAccessKey }
 }
 
 function readOne(

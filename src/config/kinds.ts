@@ -29,6 +29,10 @@ export function onOff(): z.ZodType<boolean> {
   return z.enum(['on', 'off'], { error: 'expected on or off' }).transform((value) => value === 'on')
 }
 
+export function zeroOrOne(): z.ZodType<boolean> {
+  return z.enum(['0', '1'], { error: 'expected 0 or 1' }).transform((value) => value === '1')
+}
+
 export function text(expected: string): z.ZodType<string> {
   return z
     .string()

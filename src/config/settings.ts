@@ -1,7 +1,18 @@
 /** Every environment variable we know: its names (the first one set wins), its kind, its default and what it does. */
 import type { z } from 'zod'
 
-import { factor, milliseconds, onOff, oneOf, postgresUrl, seconds, tableNames, text, wholeNumber } from './kinds.ts'
+import {
+  factor,
+  milliseconds,
+  onOff,
+  oneOf,
+  postgresUrl,
+  seconds,
+  tableNames,
+  text,
+  wholeNumber,
+  zeroOrOne,
+} from './kinds.ts'
 
 export interface Setting<T = unknown> {
   /** In order of precedence: JOB_*, then the plain name, then QUEUE_*. */
@@ -117,6 +128,128 @@ export const SETTINGS = {
     fallback: '3600',
     help: 'A job with neither lease nor heartbeat is stale when it started longer ago than this.',
   }),
+  workerTables: setting({
+    names: ['WORKER_TABLES'],
+    kind: tableNames(),
+    fallback: 'jobs',
+    help: 'Tables that bun run start:worker takes jobs from.',
+  }),
+  workerHandlers: setting({
+    names: ['WORKER_HANDLERS'],
+    kind: text('the path of a module'),
+    fallback: null,
+    help: 'Module whose default export has one function per stage, for bun run start:worker.',
+  }),
+  maxConcurrency: setting({
+    names: ['MAX_CONCURRENCY'],
+    kind: wholeNumber({ min: 1, max: 10_000 }),
+    fallback: null,
+    help: 'Most jobs one worker runs at once. Unset: the number of cores. A stage may have its own, e.g. ASR_MAX_CONCURRENCY.',
+  }),
+  pollIntervalSec: setting({
+    names: ['POLL_INTERVAL_SEC'],
+    kind: seconds({ min: 0.05, max: 3600 }),
+    fallback: '1',
+    help: 'How often an idle worker looks for due jobs; while there is work it asks at once.',
+  }),
+  highWatermark: setting({
+    names: ['HIGH_WATERMARK'],
+    kind: wholeNumber({ min: 0, max: 10_000_000 }),
+    fallback: '100',
+    help: 'Backpressure: with more due jobs than this and load over LOAD_THRESHOLD, claiming pauses.',
+  }),
+  loadThreshold: setting({
+    names: ['LOAD_THRESHOLD'],
+    kind: factor({ min: 0, max: 1000 }),
+    fallback: '0.9',
+    help: 'Backpressure: load average per core above which the machine counts as busy.',
+  }),
+  pauseIntervalSec: setting({
+    names: ['PAUSE_INTERVAL_SEC'],
+    kind: seconds({ min: 0.05, max: 3600 }),
+    fallback: '5',
+    help: 'Backpressure: how long claiming pauses. Heartbeats go on.',
+  }),
+  wedgeTimeoutSec: setting({
+    names: ['WEDGE_TIMEOUT_SEC'],
+    kind: seconds({ min: 1, max: DAY }),
+    fallback: '120',
+    help: 'A main loop that has not moved for this long is not alive: its heartbeats stop.',
+  }),
+  onLeaseUnknown: setting({
+    names: ['ON_LEASE_UNKNOWN'],
+    kind: oneOf('continue', 'abort'),
+    fallback: 'continue',
+    help: 'When the database is away and a lease may have run out: go on, or abort (for effects outside the fence).',
+  }),
+  stallTimeoutSec: setting({
+    names: ['STALL_TIMEOUT_SEC'],
+    kind: seconds({ min: 0, max: DAY }),
+    fallback: '0',
+    help: 'Abort a job whose progress has not moved for this long; 0: never. A stage may have its own, e.g. CLIP_STALL_TIMEOUT_SEC.',
+  }),
+  shutdownTimeoutSec: setting({
+    names: ['SHUTDOWN_TIMEOUT_SEC'],
+    kind: seconds({ min: 0, max: DAY }),
+    fallback: '25',
+    help: 'How long running jobs may go on after SIGTERM before they are given back.',
+  }),
+  scratchDir: setting({
+    names: ['SCRATCH_DIR'],
+    kind: text('a folder'),
+    fallback: '.scratch',
+    help: 'Where every attempt gets a folder of its own.',
+  }),
+  keepScratch: setting({
+    names: ['KEEP_SCRATCH_ON_SUCCESS'],
+    kind: zeroOrOne(),
+    fallback: '0',
+    help: '1 keeps the scratch folder of a job that is done; that of a failed one is always kept.',
+  }),
+  scratchRetentionHours: setting({
+    names: ['SCRATCH_RETENTION_HOURS'],
+    kind: factor({ min: 0, max: 87_600 }),
+    fallback: '72',
+    help: 'Age from which bun run clean:scratch removes scratch folders.',
+  }),
+  storageDir: setting({
+    names: ['STORAGE_DIR'],
+    kind: text('a folder'),
+    fallback: '.data/storage',
+    help: 'Where artifacts go (results/{jobId}/clip.mp4) unless S3_BUCKET is set.',
+  }),
+  s3Bucket: setting({
+    names: ['S3_BUCKET'],
+    kind: text('the name of a bucket'),
+    fallback: null,
+    help: 'Put artifacts into this bucket of an S3-compatible storage instead.',
+  }),
+  s3Endpoint: setting({
+    names: ['S3_ENDPOINT'],
+    kind: text('a URL'),
+    fallback: null,
+    help: 'Its address, e.g. https://s3.example.com. Needed with S3_BUCKET.',
+  }),
+  s3Region: setting({
+    names: ['S3_REGION'],
+    kind: text('the name of a region'),
+    fallback: 'us-east-1',
+    help: 'Its region.',
+  }),
+  s3AccessKeyId: setting({
+    names: ['S3_ACCESS_KEY_ID'],
+    kind: text('an access key'),
+    fallback: null,
+    help: 'Its access key. Needed with S3_BUCKET.',
+    secret: true,
+  }),
+  s3SecretAccessKey: setting({
+    names: ['S3_SECRET_ACCESS_KEY'],
+    kind: text('a secret key'),
+    fallback: null,
+    help: 'Its secret key. Needed with S3_BUCKET.',
+    secret: true,
+  }),
   httpHost: setting({
     names: ['HTTP_HOST'],
     kind: text('an address to listen on'),
@@ -129,6 +262,12 @@ export const SETTINGS = {
     fallback: '9464',
     help: 'Their port; 0 takes any free one.',
   }),
+  workerHttpPort: setting({
+    names: ['WORKER_HTTP_PORT'],
+    kind: wholeNumber({ min: 0, max: 65_535 }),
+    fallback: '9465',
+    help: 'The same for a worker. Taken: the worker goes on without; 0 takes any free one.',
+  }),
   logLevel: setting({
     names: ['LOG_LEVEL'],
     kind: oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'),
@@ -140,6 +279,12 @@ export const SETTINGS = {
 /** Any stage may bring its own factor: ENCODE_SLA_FACTOR=10 makes `encode` a known stage. */
 export const STAGE_FACTOR = /^([A-Z][A-Z0-9_]*)_SLA_FACTOR$/
 export const stageFactorKind: z.ZodType<number> = factor({ min: 1, max: 10_000 })
+
+/** Further settings that any stage may have for itself. */
+export const STAGE_CONCURRENCY = /^([A-Z][A-Z0-9_]*)_MAX_CONCURRENCY$/
+export const stageConcurrencyKind: z.ZodType<number> = wholeNumber({ min: 0, max: 10_000 })
+export const STAGE_STALL = /^([A-Z][A-Z0-9_]*)_STALL_TIMEOUT_SEC$/
+export const stageStallKind: z.ZodType<number> = seconds({ min: 0, max: DAY })
 
 function slaFactor(name: string, fallback: string): Setting<number> {
   const stage = name.replace('_SLA_FACTOR', '').toLowerCase()

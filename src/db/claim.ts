@@ -2,7 +2,7 @@
 import type { StagePolicy } from '../job/stage.ts'
 import type { Database } from './client.ts'
 import { byStage, fromNow, NOW } from './dialect.ts'
-import { type Fragment, sql } from './sql.ts'
+import { type Fragment, list, sql } from './sql.ts'
 import type { JobTable } from './table.ts'
 
 export interface ClaimedRow {
@@ -25,10 +25,15 @@ export interface ClaimSettings {
 export function claimDueJobs(
   db: Database,
   table: JobTable,
-  settings: ClaimSettings & { limit: number; onlyStages: string[] | null },
+  settings: ClaimSettings & { limit: number; onlyStages: string[] | null; exceptStages?: string[] | null },
 ): Promise<ClaimedRow[]> {
   const { dialect: d } = table
-  const stageFilter = settings.onlyStages ? sql`and ${d.read.stage}::text = any(${settings.onlyStages}::text[])` : sql``
+  const { onlyStages, exceptStages } = settings
+  const stageFilter = onlyStages
+    ? sql`and ${d.read.stage}::text = any(${list(onlyStages)}::text[])`
+    : exceptStages
+      ? sql`and (${d.read.stage} is null or ${d.read.stage}::text <> all(${list(exceptStages)}::text[]))`
+      : sql``
   const which = sql`${stageFilter} order by ${d.dueAt} nulls first limit ${settings.limit}`
   const leaseSec = byStage(d.read.stage, settings.stages.leaseSec, settings.stages.defaultLeaseSec)
   return claim(db, table, settings, which, leaseSec)
@@ -87,7 +92,7 @@ async function claim(
         })}
         from picked
         where ${d.read.id} = picked.lh_id
-          and ${d.read.status} = ${d.status.queued}
+          and ${d.isStill('queued')}
         returning j.*,
           ${d.read.id} as lh_id, ${d.attempts}::float8 as lh_attempt, ${d.read.stage}::text as lh_stage,
           ${d.read.leaseExpiresAt} as lh_until, picked.lh_lease_sec::float8 as lh_lease_sec, ${d.dueAt} as lh_due

@@ -83,6 +83,8 @@ function connect(options: DatabaseOptions, deadlineSec: number): Sql {
     backoff: (retries: number) => (0.5 + Math.random() / 2) * Math.min(0.05 * 2 ** retries, 1),
     connection: { application_name: options.applicationName ?? 'leasehold' },
     onnotice: () => undefined,
+    // Its own query for array types fails with nobody to catch it; see list() in sql.ts.
+    fetch_types: false,
   })
 }
 

@@ -8,11 +8,13 @@ export function isLostSocketWrite(error: unknown): boolean {
   return isNullWrite && /nextWrite/.test(error.stack ?? '') && /postgres[\\/]/.test(error.stack ?? '')
 }
 
-/** For programs, not for libraries: anything else still ends the process, as it would have without the filter. */
+/** For programs, not for libraries: any other error that belongs to nobody ends the process. Half alive is worse than dead. */
 export function surviveLostSocketWrites(onSurvived: () => void): void {
-  process.on('uncaughtException', (error) => {
+  const judge = (error: unknown): void => {
     if (isLostSocketWrite(error)) return onSurvived()
     console.error(error)
     process.exit(1)
-  })
+  }
+  process.on('uncaughtException', judge)
+  process.on('unhandledRejection', judge)
 }

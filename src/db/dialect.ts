@@ -3,7 +3,7 @@ import { JITTER_FRACTION } from '../job/backoff.ts'
 import { STATUSES, type Status } from '../job/status.ts'
 import { type CatalogTable, quotedTable } from './catalog.ts'
 import type { ColumnKey, Profile } from './profile.ts'
-import { type Fragment, join, quoteLiteral, quoteName, raw, sql } from './sql.ts'
+import { type Fragment, join, list, quoteLiteral, quoteName, raw, sql } from './sql.ts'
 
 export interface Dialect {
   table: Fragment
@@ -13,6 +13,13 @@ export interface Dialect {
   read: Record<ColumnKey, Fragment>
   /** The status words as literals of the column's own type, so that enums and partial indexes both fit. */
   status: Record<Status, Fragment>
+  /**
+   * The status as a check on a row that is found by its id. Written so that no partial index on the status can serve it:
+   * the planner, when it believes that few rows are processing, would scan all of them for every row it looks for.
+   */
+  isStill: (status: Status) => Fragment
+  /** The type of the id, for casts. */
+  idType: Fragment
   /** `column = value, …` for the columns the table has; the others are left out. */
   set: (values: Partial<Record<ColumnKey, Fragment>>) => Fragment
   /** The moment from which a queued job may run; oldest first is also the order of claims. */
@@ -25,8 +32,8 @@ export interface Dialect {
   isHeldBy: (holder: Fragment, attempt: Fragment) => Fragment
   /** An INSERT of one event per row of `source`, for use inside the statement that makes the change. */
   tell: (event: EventRows) => Fragment
-  /** The types of the events of one attempt of one job, for a finish whose answer was lost. */
-  toldBy: (event: { id: string; attempt: number; holder: string; types: string[] }) => Fragment
+  /** The types of the events a job has of these types; only those of one attempt when `by` is given. */
+  told: (event: { id: string; types: string[]; by?: { attempt: number; holder: string } }) => Fragment
 }
 
 interface EventRows {
@@ -73,6 +80,9 @@ export function createDialect(profile: Profile, jobs: CatalogTable, events: Cata
       : sql`${raw(quoteName(column))} = ${value}`
   }
 
+  const isStill = (status: Status): Fragment =>
+    sql`${of(columns.status)} is not distinct from ${raw(`${quoteLiteral(profile.statuses[status])}::${statusType}`)}`
+
   const seenAt = [columns.startedAt, ...profile.otherTimestamps].filter(isPointInTime).map(believable)
 
   return {
@@ -82,6 +92,8 @@ export function createDialect(profile: Profile, jobs: CatalogTable, events: Cata
     status: Object.fromEntries(
       STATUSES.map((status) => [status, raw(`${quoteLiteral(profile.statuses[status])}::${statusType}`)]),
     ) as Record<Status, Fragment>,
+    isStill: (status) => isStill(status),
+    idType: raw(jobs.columns.get(columns.id)?.type ?? 'text'),
     set(values) {
       const present = (Object.entries(values) as [ColumnKey, Fragment][]).filter(([key]) => columns[key] !== null)
       const assignments = present.map(([key, value]) => assign(columns[key] ?? '', CUT_TO_FIT.has(key), value))
@@ -94,22 +106,25 @@ export function createDialect(profile: Profile, jobs: CatalogTable, events: Cata
     attempts: sql`coalesce(${read.attempts}, 0)`,
     lastSeenAt: seenAt.length > 0 ? sql`coalesce(${join(seenAt)})` : sql`null::timestamptz`,
     isHeldBy: (holder, attempt) =>
-      sql`j.${raw(quoteName(columns.status))} = ${raw(`${quoteLiteral(profile.statuses.processing)}::${statusType}`)}
+      sql`${isStill('processing')}
           and ${read.holder} = ${holder}
           and ${read.attempts} = ${attempt}`,
     tell: (event) => tellFragment(profile, jobs, events, event),
-    toldBy: ({ id, attempt, holder, types }) => {
+    told: ({ id, types, by }) => {
       if (!profile.events) return sql`select null::text as type where false`
       const { table, jobId, data } = profile.events
       const json = sql`e.${raw(quoteName(data))}`
+      const author = by
+        ? sql`and ${json} -> 'details' ->> 'attempt' = ${String(by.attempt)}::text
+          and ${json} -> 'details' ->> 'holder' = ${by.holder}::text`
+        : sql``
       return sql`
         select ${json} ->> 'type' as type
         from ${raw(quotedTable(table))} as e
         where e.${raw(quoteName(jobId))} = ${id}
-          and ${json} ->> 'type' = any(${types}::text[])
+          and ${json} ->> 'type' = any(${list(types)}::text[])
           and ${json} ->> 'table' = ${profile.table}::text
-          and ${json} -> 'details' ->> 'attempt' = ${String(attempt)}::text
-          and ${json} -> 'details' ->> 'holder' = ${holder}::text`
+          ${author}`
     },
   }
 }
@@ -151,14 +166,14 @@ export function fromNow(sec: Fragment): Fragment {
 
 /** The pause after an attempt: its rung of the ladder, spread upwards per row so that a mass requeue does not return as one. */
 export function backoffSec(attempt: Fragment, ladderMs: readonly number[]): Fragment {
-  return sql`(${ladderMs as number[]}::float8[])[least(greatest(${attempt}, 1), ${ladderMs.length})]
+  return sql`(${list(ladderMs)}::float8[])[least(greatest(${attempt}, 1), ${ladderMs.length})]
     / 1000 * (1 + random() * ${JITTER_FRACTION}::float8)`
 }
 
 /** Picks a number by stage from a table of names and numbers, exactly spelled. */
 export function byStage(stage: Fragment, values: Record<string, number>, otherwise: number): Fragment {
   return sql`coalesce(
-    (select known.value from unnest(${Object.keys(values)}::text[], ${Object.values(values)}::float8[]) as known(name, value)
+    (select known.value from unnest(${list(Object.keys(values))}::text[], ${list(Object.values(values))}::float8[]) as known(name, value)
       where known.name = ${stage}::text),
     ${otherwise}::float8)`
 }

@@ -14,7 +14,12 @@ export interface FinishedRow {
   dueAt: Date | null
 }
 
-export function completeJob(db: Database, table: JobTable, fence: Fence): Promise<FinishedRow | null> {
+export function completeJob(
+  db: Database,
+  table: JobTable,
+  fence: Fence,
+  told: Record<string, unknown> = {},
+): Promise<FinishedRow | null> {
   const { dialect: d, profile } = table
   return finish(db, table, fence, {
     outcome: sql`'done'`,
@@ -28,7 +33,7 @@ export function completeJob(db: Database, table: JobTable, fence: Fence): Promis
       finishedAt: sql`clock_timestamp()`,
     }),
     eventType: sql`${profile.events?.names.done ?? ''}::text`,
-    details: sql`'{}'::jsonb`,
+    details: sql`${sql.json(told as never)}::jsonb`,
   })
 }
 
@@ -109,7 +114,7 @@ export async function readOwnFinish(
 ): Promise<FinishedRow | null> {
   const { attempt } = fence
   const names = profile.events?.names
-  const told = d.toldBy({ ...fence, types: names ? [names.failed, names.retry] : [] })
+  const told = d.told({ id: fence.id, types: names ? [names.failed, names.retry] : [], by: fence })
   const [row] = await db.query(
     (run) => run<FinishedRow[]>`
       select ended.status, ${attempt}::float8 as attempt, ${d.read.stage}::text as stage,

@@ -40,6 +40,7 @@ export const profileSchema = z.strictObject({
       jobId: name,
       data: name,
       names: z.strictObject({
+        created: name,
         processing: name,
         done: name,
         failed: name,
@@ -47,6 +48,8 @@ export const profileSchema = z.strictObject({
         reaperRequeued: name,
         reaperFailed: name,
         requeuedStale: name,
+        progress: name,
+        aborted: name,
       }),
     })
     .nullable(),

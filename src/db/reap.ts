@@ -3,7 +3,7 @@ import type { ReapRule } from '../job/recovery.ts'
 import type { Database } from './client.ts'
 import { backoffSec, fromNow, NOW } from './dialect.ts'
 import { expiry, type ExpiryRules } from './expiry.ts'
-import { type Fragment, sql } from './sql.ts'
+import { type Fragment, list, sql } from './sql.ts'
 import type { JobTable } from './table.ts'
 
 export interface ReapSettings {
@@ -30,6 +30,8 @@ export interface BatchChoice {
   only: readonly string[] | null
   /** Leave the batch to another reaper that is at it right now. */
   yieldToOthers: boolean
+  /** Not what ran out, but what this holder held when its process ended, and why it ended. */
+  exited?: { holder: string; cause: string }
 }
 
 export const EVERY_DUE_ROW: BatchChoice = { limit: 1000, exclude: [], only: null, yieldToOthers: false }
@@ -50,6 +52,8 @@ export async function reapExpired(
   const names = profile.events?.names
   const requeue = sql`picked.lh_requeue`
   const attempt = sql`picked.lh_attempt`
+  const { exited } = choice
+  const cause = exited?.cause ?? null
   return db.query(
     (run) => run<ReapedRow[]>`
       with picked as materialized (
@@ -64,13 +68,13 @@ export async function reapExpired(
           attempts: attempt,
           startedAt: sql`case when ${requeue} then null else ${d.read.startedAt} end`,
           nextRunAt: sql`case when ${requeue} then ${fromNow(backoffSec(attempt, settings.ladderMs))} else ${d.read.nextRunAt} end`,
-          failCode: sql`case when ${requeue} then ${d.read.failCode}::text else 'timeout' end`,
-          failReason: sql`case when ${requeue} then ${d.read.failReason}::text else picked.lh_rule end`,
+          failCode: sql`case when ${requeue} then ${d.read.failCode}::text else ${exited ? 'worker_exit' : 'timeout'}::text end`,
+          failReason: sql`case when ${requeue} then ${d.read.failReason}::text else coalesce(${cause}::text, picked.lh_rule) end`,
           finishedAt: sql`case when ${requeue} then null else clock_timestamp() end`,
         })}
         from picked
         where ${d.read.id} = picked.lh_id
-          and ${d.read.status} = ${d.status.processing}
+          and ${d.isStill('processing')}
         returning picked.*, case when ${requeue} then ${d.read.nextRunAt} end as lh_due
       ), told as (
         ${d.tell({
@@ -78,7 +82,7 @@ export async function reapExpired(
           type: sql`event.type`,
           details: sql`jsonb_strip_nulls(jsonb_build_object(
             'reason', moved.lh_rule, 'attempt', moved.lh_attempt, 'holder', moved.lh_holder,
-            'locked_by', moved.lh_holder, 'stage', moved.lh_stage, 'due', moved.lh_due))`,
+            'locked_by', moved.lh_holder, 'stage', moved.lh_stage, 'due', moved.lh_due, 'cause', ${cause}::text))`,
           source: sql`
             from moved
             cross join lateral unnest(
@@ -91,6 +95,16 @@ export async function reapExpired(
         lh_stage as stage, lh_holder as holder, lh_attempt::float8 as attempt, lh_due as "dueAt"
       from moved`,
   )
+}
+
+/** What a worker held when its process ended goes the way of the expired, at once and with the cause. Its parent saw it die. */
+export function giveBack(
+  db: Database,
+  table: JobTable,
+  settings: ReapSettings,
+  exited: { holder: string; cause: string },
+): Promise<ReapedRow[]> {
+  return reapExpired(db, table, settings, { ...EVERY_DUE_ROW, limit: 10_000, exited })
 }
 
 /** The same selection, nothing locked and nothing written: what a pass would do now, and by which rule. */
@@ -116,16 +130,16 @@ function selectExpired(table: JobTable, settings: ReapSettings, choice: BatchCho
       ? sql`(case when ${d.read.leaseExpiresAt} is null then least(${d.attempts}, 2147483646) + 1 else greatest(${d.attempts}, 1) end)`
       : sql`greatest(${d.attempts}, 1)`
   return sql`
-    select ${d.read.id} as lh_id, ends.lh_rule, ${d.read.stage}::text as lh_stage, ${d.read.holder}::text as lh_holder,
+    select ${d.read.id} as lh_id, ${choice.exited ? sql`'worker_exit'::text` : sql`ends.lh_rule`} as lh_rule, ${d.read.stage}::text as lh_stage, ${d.read.holder}::text as lh_holder,
       ${attempt} as lh_attempt,
       ${profile.policy.onExpiry === 'requeue'}::boolean
         and ${attempt} < greatest(coalesce(${d.read.maxAttempts}, ${settings.maxAttempts}), 1) as lh_requeue
     from ${d.table} as j
     ${expiry(table, settings.rules)}
     where ${d.read.status} = ${d.status.processing}
-      and ends.lh_at <= ${NOW}
-      ${choice.exclude.length > 0 ? sql`and not (${d.read.id} = any(${choice.exclude as string[]}))` : sql``}
-      ${choice.only ? sql`and ${d.read.id} = any(${choice.only as string[]})` : sql``}
+      and ${choice.exited ? sql`${d.read.holder} = ${choice.exited.holder}::text` : sql`ends.lh_at <= ${NOW}`}
+      ${choice.exclude.length > 0 ? sql`and not (${d.read.id} = any(${list(choice.exclude)}))` : sql``}
+      ${choice.only ? sql`and ${d.read.id} = any(${list(choice.only)})` : sql``}
       ${choice.yieldToOthers ? sql`and (select pg_try_advisory_xact_lock(${lockKey(table)}))` : sql``}
     order by ${d.read.leaseExpiresAt}
     limit ${choice.limit}`
@@ -161,7 +175,7 @@ export async function grantMissingLeases(
       update ${d.table} as j
       set ${sign}
       from picked
-      where ${d.read.id} = picked.lh_id and ${d.read.status} = ${d.status.processing}
+      where ${d.read.id} = picked.lh_id and ${d.isStill('processing')}
       returning ${d.read.id}::text as id`,
   )
   return rows.map((row) => row.id)

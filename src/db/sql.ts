@@ -20,6 +20,17 @@ export function quoteLiteral(value: string): string {
   return value.includes('\\') ? `e${quoted.replaceAll('\\', '\\\\')}` : quoted
 }
 
+/**
+ * An array as the text PostgreSQL reads it from. The client could do this too, but only after a query of its own on
+ * every new connection, and when that one is cut off its error belongs to nobody.
+ */
+export function list(values: readonly (string | number)[]): string {
+  const items = values.map((value) =>
+    typeof value === 'number' ? String(value) : `"${value.replaceAll(/["\\]/g, '\\$&')}"`,
+  )
+  return `{${items.join(',')}}`
+}
+
 export function join(parts: readonly Fragment[], separator: Fragment = sql`, `): Fragment {
   const [first, ...rest] = parts
   if (first === undefined) return sql``

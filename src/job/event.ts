@@ -1,5 +1,6 @@
 /** The names under which a change of a job is told in the events table. A profile may spell them its own way. */
 export interface EventNames {
+  created: string
   processing: string
   done: string
   failed: string
@@ -7,9 +8,12 @@ export interface EventNames {
   reaperRequeued: string
   reaperFailed: string
   requeuedStale: string
+  progress: string
+  aborted: string
 }
 
 export const DEFAULT_EVENT_NAMES: EventNames = {
+  created: 'created',
   processing: 'processing',
   done: 'done',
   failed: 'failed',
@@ -17,4 +21,6 @@ export const DEFAULT_EVENT_NAMES: EventNames = {
   reaperRequeued: 'reaper:requeued',
   reaperFailed: 'reaper:failed(timeout)',
   requeuedStale: 'requeued:stale',
+  progress: 'progress',
+  aborted: 'aborted:shutdown',
 }

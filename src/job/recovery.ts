@@ -1,5 +1,5 @@
-/** Why the reaper takes a job: the rule that ran out for it. The order is the order in which the rules apply. */
-export const REAP_RULES = ['lease_expired', 'heartbeat_stale', 'no_heartbeat', 'run_deadline'] as const
+/** Why a job is taken from its holder: the rule that ran out for it, or its worker's end seen by the supervisor. */
+export const REAP_RULES = ['lease_expired', 'heartbeat_stale', 'no_heartbeat', 'run_deadline', 'worker_exit'] as const
 
 export type ReapRule = (typeof REAP_RULES)[number]
 

@@ -50,6 +50,17 @@ export const METRICS = {
     'Clients that missed a deadline or lost a connection and were replaced.',
     [],
   ),
+  worker_inflight_jobs: {
+    kind: 'gauge',
+    help: 'Jobs this worker is running.',
+    labels: [],
+    seed: 'worker.inflight_jobs',
+  },
+  worker_pauses_total: counter(
+    'Pauses of claiming because much was waiting and the machine was busy.',
+    [],
+    'worker.pauses_total',
+  ),
   worker_heartbeats_total: counter(
     'Renewals asked for, by outcome: renewed, lost, busy, error.',
     ['outcome'],
@@ -143,7 +154,7 @@ function startAtZero(
     metrics.count('reaper_mass_expiries_total', { table }, 0)
     metrics.count('worker_lost_leases_total', { table }, 0)
   }
-  for (const reason of ['lease_expired', 'heartbeat_stale', 'no_heartbeat', 'run_deadline']) {
+  for (const reason of ['lease_expired', 'heartbeat_stale', 'no_heartbeat', 'run_deadline', 'worker_exit']) {
     metrics.count('worker_recovered_jobs_total', { reason }, 0)
   }
   for (const code of [...KNOWN_CODES, 'OTHER']) metrics.count('worker_retry_attempts_total', { code }, 0)

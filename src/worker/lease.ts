@@ -2,6 +2,7 @@
 import { claimDueJobs, claimJobById, type ClaimedRow, readUnclaimed } from '../db/claim.ts'
 import type { Database } from '../db/client.ts'
 import { DeadlineError, describeError, errorCode, isConnectionError, isMalformedId, isTransient } from '../db/errors.ts'
+import { insertJob } from '../db/enqueue.ts'
 import { completeJob, endAttempt, type FinishedRow, readOwnFinish } from '../db/finish.ts'
 import { type Fence, renewLeases } from '../db/heartbeat.ts'
 import { tableHandle } from '../db/open-once.ts'
@@ -44,14 +45,19 @@ export interface LeaseOptions {
   backoffLadderMs?: readonly number[]
   metrics?: Metrics
   log?: Log
+  /** Off where the caller counts losses itself, once per attempt. */
+  countsLosses?: boolean
 }
 
 export interface Leases {
+  /** Puts a job into the queue and tells `created`; columns by the table's own names. Answers its id. */
+  enqueueJob(columns?: Record<string, unknown>): Promise<ServiceResult<string, 'UNAVAILABLE'>>
   claimJob(id: string, workerId: string, leaseSec?: number): Promise<ServiceResult<ClaimedJob, ClaimCode>>
   claimNext(request: {
     workerId: string
     limit: number
     stages?: string[]
+    exceptStages?: string[]
   }): Promise<ServiceResult<ClaimedJob[], 'UNAVAILABLE'>>
   heartbeatJob(job: string | Lease, workerId?: string, leaseSec?: number): Promise<ServiceResult<Lease, LeaseCode>>
   heartbeatJobs(leases: readonly Lease[]): Promise<ServiceResult<Heartbeats, 'UNAVAILABLE'>>
@@ -126,7 +132,7 @@ export function createLeases(options: LeaseOptions): Leases {
 
   function lost(lease: Lease | null, id: string): { ok: false; error: string; code: 'LEASE_LOST' } {
     if (lease) {
-      metrics?.count('worker_lost_leases_total', { table: profile.table })
+      if (options.countsLosses ?? true) metrics?.count('worker_lost_leases_total', { table: profile.table })
       log.warn({ table: profile.table, jobId: lease.id, attempt: lease.attempt, holder: lease.holder }, 'lease:lost')
     }
     return refusal('LEASE_LOST', `job ${id} of ${profile.table} is not held under this lease; nothing was written`)
@@ -147,6 +153,9 @@ export function createLeases(options: LeaseOptions): Leases {
   }
 
   return {
+    enqueueJob: (columns = {}) =>
+      unlessAway(async () => success(await handle.use((table) => insertJob(db, table, columns)))),
+
     claimJob: (id, workerId, leaseSec) =>
       unlessAway(async () => {
         const claimed = await handle.use((table) =>
@@ -159,12 +168,16 @@ export function createLeases(options: LeaseOptions): Leases {
         return handle.use((table) => explainRefusal(table, id))
       }),
 
-    claimNext: ({ workerId, limit, stages: onlyStages }) =>
+    claimNext: ({ workerId, limit, stages: onlyStages, exceptStages }) =>
       unlessAway(async () => {
         if (limit < 1) return success([])
         const rows = await handle.use((table) =>
           retryLostRaces(() => {
-            const wish = { limit: Math.trunc(limit), onlyStages: onlyStages ?? null }
+            const wish = {
+              limit: Math.trunc(limit),
+              onlyStages: onlyStages ?? null,
+              exceptStages: exceptStages ?? null,
+            }
             return claimDueJobs(db, table, { holder: workerId, ...wish, stages, maxAttempts })
           }),
         )
@@ -194,7 +207,9 @@ export function createLeases(options: LeaseOptions): Leases {
         if (!lease) return lost(null, idOf(job))
         const failure = isSuccess ? null : classifyFailure(details)
         const end = (table: JobTable): Promise<FinishedRow | null> =>
-          failure ? endAttempt(db, table, lease, { failure, maxAttempts, ladderMs }) : completeJob(db, table, lease)
+          failure
+            ? endAttempt(db, table, lease, { failure, maxAttempts, ladderMs })
+            : completeJob(db, table, lease, details?.told)
         const ended = await handle.use((table) =>
           onceMore(() => end(table).catch((error) => rejectFinish(table, lease, error))),
         )

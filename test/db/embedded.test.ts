@@ -1,12 +1,13 @@
 /** The embedded server on machines of every kind: as root and not, under any umask, killed, and started twice. */
 import { expect, test } from 'bun:test'
 import { spawnSync } from 'node:child_process'
-import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 
 import postgres from 'postgres'
 
 import { startEmbedded } from '../../src/db/embedded.ts'
+import { openFolder } from '../support/open-folder.ts'
 import { ROOT } from '../support/program.ts'
 
 const isRoot = process.getuid?.() === 0
@@ -42,7 +43,7 @@ function probe(
 const GOOD = { encoding: 'UTF8', version: expect.stringMatching(/^18\./), isOurs: true } as unknown
 
 test('works without LANG, and under umask 077', () => {
-  const dataDir = mkdtempSync(join('/tmp', 'leasehold-umask-'))
+  const dataDir = openFolder('umask')
   expect(probe(dataDir, { umask: '077' })).toEqual(GOOD)
   expect(statSync(join(dataDir, 'postgres', 'cluster', 'leasehold.password')).mode & 0o077).toBe(0)
   expect(probe(dataDir)).toEqual(GOOD)
@@ -50,7 +51,7 @@ test('works without LANG, and under umask 077', () => {
 })
 
 test.if(isRoot)('works for an ordinary user', () => {
-  const dataDir = mkdtempSync(join('/tmp', 'leasehold-user-'))
+  const dataDir = openFolder('user')
   chmodSync(dataDir, 0o777)
   expect(probe(dataDir, { uid: 1 })).toEqual(GOOD)
   rmSync(dataDir, { recursive: true, force: true })
@@ -59,7 +60,7 @@ test.if(isRoot)('works for an ordinary user', () => {
 test.if(isRoot)(
   'works for root in a folder that is closed to everyone else, without install scripts',
   () => {
-    const home = mkdtempSync(join('/tmp', 'leasehold-closed-'))
+    const home = openFolder('closed')
     mkdirSync(join(home, 'node_modules'))
     for (const name of [
       'src',
@@ -83,7 +84,7 @@ test.if(isRoot)(
 )
 
 test('a second process finds the running server, and leaves it running', async () => {
-  const dataDir = mkdtempSync(join('/tmp', 'leasehold-shared-'))
+  const dataDir = openFolder('shared')
   const first = await startEmbedded({ dataDir })
   const second = await startEmbedded({ dataDir })
   expect(second).toMatchObject({ url: first.url, isOurs: false })
@@ -96,7 +97,7 @@ test('a second process finds the running server, and leaves it running', async (
 })
 
 test('two that start at the same moment, for the first time, end up on one server', async () => {
-  const dataDir = mkdtempSync(join('/tmp', 'leasehold-twins-'))
+  const dataDir = openFolder('twins')
   const servers = await Promise.all([startEmbedded({ dataDir }), startEmbedded({ dataDir })])
   expect(new Set(servers.map((server) => server.url)).size).toBe(1)
   await Promise.all(servers.map((server) => server.stop()))

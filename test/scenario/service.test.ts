@@ -1,12 +1,12 @@
 /** bun run start:reaper as a user runs it: a real process, real signals, real nonsense in its environment. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { join } from 'node:path'
+import { rmSync } from 'node:fs'
 
 import { startCluster } from '../support/cluster.ts'
 import { freshDatabase, type TestDatabase } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
+import { openFolder } from '../support/open-folder.ts'
 import { type Program, ROOT, runProgram } from '../support/program.ts'
 import { eventTypes, EXPIRED, HELD, insertJob, readJob } from '../support/rows.ts'
 import { brokenInvariants } from '../support/witness.ts'
@@ -187,7 +187,7 @@ describe('a database that comes and goes', () => {
 
 describe('the embedded database', () => {
   test('is started, migrated, used and stopped with the reaper; nothing is left behind', async () => {
-    const dataDir = mkdtempSync(join('/tmp', 'leasehold-embedded-'))
+    const dataDir = openFolder('embedded')
     await using reaper = runProgram('reaper.ts', { DATA_DIR: dataDir })
     const http = await addressOf(reaper)
     await eventually(async () => (await get(`${http}/readyz`)).status === 200)

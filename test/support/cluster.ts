@@ -1,12 +1,12 @@
 /** A cluster of a test's own, that can be stopped, restarted and killed on its port while clients are connected. */
-import { mkdtempSync, rmSync } from 'node:fs'
-import { join } from 'node:path'
+import { rmSync } from 'node:fs'
 
 import postgres, { type Sql } from 'postgres'
 
 import { openDatabase } from '../../src/db/client.ts'
 import { type EmbeddedServer, startEmbedded } from '../../src/db/embedded.ts'
 import { migrate } from '../../src/db/migrate.ts'
+import { openFolder } from './open-folder.ts'
 import { WITNESS_SQL } from './witness.ts'
 
 export interface Cluster extends AsyncDisposable {
@@ -17,7 +17,7 @@ export interface Cluster extends AsyncDisposable {
 }
 
 export async function startCluster(settings: Record<string, string> = {}): Promise<Cluster> {
-  const dataDir = mkdtempSync(join('/tmp', 'leasehold-cluster-'))
+  const dataDir = openFolder('cluster')
   let server: EmbeddedServer = await startEmbedded({ dataDir, settings: { fsync: 'off', ...settings } })
   const { url } = server
   const port = Number(new URL(url).port)

@@ -1,0 +1,86 @@
+/** The worker process itself, under its supervisor. */
+import { mkdirSync } from 'node:fs'
+import { pathToFileURL } from 'node:url'
+import { resolve } from 'node:path'
+
+import type { Logger } from 'pino'
+
+import type { Config } from '../../src/config/config.ts'
+import { SETTINGS } from '../../src/config/settings.ts'
+import { surviveLostSocketWrites } from '../../src/db/crash-filter.ts'
+import { createLocalStorage } from '../../src/storage/local.ts'
+import { createS3Storage } from '../../src/storage/s3.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { startTelemetryServer } from '../../src/telemetry/server.ts'
+import type { Handlers } from '../../src/worker/handler.ts'
+import { createWorker } from '../../src/worker/runtime.ts'
+import { EXIT_CONFIGURATION, untilStopped } from './program.ts'
+
+export async function runWorker(config: Config, holder: string, log: Logger): Promise<never> {
+  const stopped = untilStopped()
+  const { tables, handlers: module, maxConcurrency, ...settings } = config.worker
+  const handlers = await loadHandlers(module ?? '')
+  const metrics = createMetrics({ stages: Object.keys(config.stages.leaseSec), tables })
+  metrics.count('worker_recovered_jobs_total', { reason: 'worker_exit' }, Number(process.env.LEASEHOLD_RECOVERED ?? 0))
+  surviveLostSocketWrites(() =>
+    log.warn('a connection closed while it was written to; its query runs into the deadline'),
+  )
+  // Our own folder is made; one that somebody named may be a mount that is missing, and must not be filled beside it.
+  if (config.storage.dir === SETTINGS.storageDir.fallback) mkdirSync(config.storage.dir, { recursive: true })
+  const worker = createWorker({
+    ...settings,
+    ...(maxConcurrency === null ? {} : { maxConcurrency }),
+    databaseUrl: config.database.url ?? '',
+    prepare: config.database.prepare,
+    queryTimeoutSec: config.database.queryTimeoutSec,
+    tables,
+    handlers,
+    holder,
+    storage: config.storage.s3 ? createS3Storage(config.storage.s3) : createLocalStorage({ root: config.storage.dir }),
+    heartbeatSec: config.heartbeatSec,
+    stages: config.stages,
+    maxAttempts: config.maxAttempts,
+    backoffLadderMs: config.backoffLadderMs,
+    scratch: config.scratch,
+    logLevel: config.logLevel,
+    log,
+    metrics,
+  })
+  const health = { isAlive: () => true, obstacles: () => worker.obstacles() }
+  const server = startTelemetryServer({ host: config.http.host, port: config.worker.httpPort, metrics, health })
+  if (!server) log.warn({ port: config.worker.httpPort }, 'WORKER_HTTP_PORT is taken; this worker shows no metrics')
+  worker.start()
+  log.info({ holder, tables, stages: Object.keys(handlers), http: server?.url }, 'worker ready')
+
+  const end = await Promise.race([stopped, worker.died])
+  if (end instanceof Error) {
+    log.fatal({ error: end.message }, 'the heartbeat thread died; nothing keeps the leases alive')
+    process.exit(1)
+  }
+  log.info({ signal: end, inFlight: worker.inFlight() }, 'stopping: no new jobs, heartbeats go on')
+  await worker.stop()
+  await server?.stop()
+  log.info('stopped')
+  process.exit(0)
+}
+
+/** A module whose default export has one function per stage; anything else is said and not restarted. */
+async function loadHandlers(path: string): Promise<Handlers> {
+  try {
+    const module = (await import(pathToFileURL(resolve(path)).href)) as { default?: unknown }
+    const handlers = module.default
+    const isUsable =
+      typeof handlers === 'object' &&
+      handlers !== null &&
+      Object.values(handlers).every((each) => typeof each === 'function')
+    if (isUsable && Object.keys(handlers).length > 0) return handlers as Handlers
+    process.stderr.write(
+      `WORKER_HANDLERS: expected ${path} to export by default an object with one function per stage\n`,
+    )
+  } catch (error) {
+    process.stderr.write(
+      `WORKER_HANDLERS: ${path} could not be loaded: ${error instanceof Error ? error.message : String(error)}\n`,
+    )
+  }
+  return process.exit(EXIT_CONFIGURATION)
+}

@@ -1,0 +1,69 @@
+/** bun run start:worker: a supervisor, and under it the worker that runs the handlers of WORKER_HANDLERS. */
+import { spawn } from 'node:child_process'
+
+import { openDatabase } from '../src/db/client.ts'
+import { migrate } from '../src/db/migrate.ts'
+import { tableHandle } from '../src/db/open-once.ts'
+import { snakeCaseProfile } from '../src/db/profile.ts'
+import { giveBack } from '../src/db/reap.ts'
+import { createLog } from '../src/telemetry/log.ts'
+import { superviseWorker } from '../src/worker/supervisor.ts'
+import { EXIT_CONFIGURATION, findDatabase, readConfigOrExit } from './support/program.ts'
+import { runWorker } from './support/worker.ts'
+
+const config = readConfigOrExit()
+const log = createLog({ level: config.logLevel })
+if (config.worker.handlers === null) {
+  process.stderr.write('WORKER_HANDLERS: expected the path of a module with one function per stage, got none\n')
+  process.exit(EXIT_CONFIGURATION)
+}
+
+const holder = process.env.LEASEHOLD_HOLDER
+if (holder !== undefined) {
+  await runWorker(config, holder, log)
+} else {
+  for (const warning of config.warnings) log.warn(warning)
+  const target = await findDatabase(config, log)
+  const db = openDatabase({ url: target.url, poolMax: 1, queryTimeoutSec: 5, applicationName: 'leasehold supervisor' })
+  const { maxAttempts, backoffLadderMs: ladderMs } = config
+  if (target.isEmbedded) await migrate(db, target.url, { tables: config.reaper.tables, maxAttempts })
+
+  const handles = config.worker.tables.map((table) => tableHandle(db, snakeCaseProfile(table)))
+  const rules = {
+    stages: config.stages,
+    leaseTimeoutSec: config.leaseTimeoutSec,
+    nullLeaseSec: config.reaper.nullLeaseSec,
+    outage: null,
+  }
+  const supervisor = superviseWorker({
+    log,
+    hopelessCode: EXIT_CONFIGURATION,
+    // A group of its own: a Ctrl-C reaches us alone, and we pass it on once.
+    spawnWorker: (name, recovered) =>
+      spawn(process.execPath, process.argv.slice(1), {
+        env: {
+          ...process.env,
+          DATABASE_URL: target.url,
+          LEASEHOLD_HOLDER: name,
+          LEASEHOLD_RECOVERED: String(recovered),
+        },
+        stdio: 'inherit',
+        detached: true,
+      }),
+    async giveBack(name, cause) {
+      const given = await Promise.all(
+        handles.map((handle) =>
+          handle.use((table) => giveBack(db, table, { rules, maxAttempts, ladderMs }, { holder: name, cause })),
+        ),
+      )
+      for (const { id: jobId, outcome, attempt } of given.flat())
+        log.info({ jobId, outcome, attempt, cause }, 'job given back')
+      return given.flat().length
+    },
+  })
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => supervisor.stop(signal))
+  const code = await supervisor.ended
+  await db.close()
+  await target.stop()
+  process.exit(code)
+}

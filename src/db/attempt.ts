@@ -1,0 +1,129 @@
+/** What a holder writes while its attempt runs, and how it gives a job back: every write behind the fence. */
+import type { Database } from './client.ts'
+import type { Fence } from './heartbeat.ts'
+import { type Fragment, sql } from './sql.ts'
+import type { JobTable } from './table.ts'
+
+/** Stores the percentage and tells it, in one statement. False when the fence did not hold: nothing was written. */
+export async function writeProgress(
+  db: Database,
+  table: JobTable,
+  fence: Fence,
+  { pct, details = null }: { pct: number; details?: Record<string, unknown> | null },
+): Promise<boolean> {
+  const { dialect: d, profile } = table
+  const progress = sql`least(greatest(${pct}::float8, 0), 100)`
+  const set = profile.columns.progress ? d.set({ progress }) : d.set({ holder: d.read.holder })
+  return told(db, table, fence, {
+    change: sql`update ${d.table} as j set ${set} from held where ${d.read.id} = held.lh_id returning ${d.read.id} as lh_id`,
+    type: profile.events?.names.progress ?? 'progress',
+    details: { ...details, pct: Math.round(pct * 100) / 100 },
+  })
+}
+
+/** Tells something in the job's timeline. False when the fence did not hold: nothing was written. */
+export function tellEvent(
+  db: Database,
+  table: JobTable,
+  fence: Fence,
+  event: { type: string; details: Record<string, unknown> },
+): Promise<boolean> {
+  return told(db, table, fence, { change: sql`select lh_id from held`, ...event })
+}
+
+/** Race closed here: a zombie's progress or event. The row is locked under the fence before anything is written. */
+async function told(
+  db: Database,
+  { dialect: d }: JobTable,
+  { id, holder, attempt }: Fence,
+  { change, type, details }: { change: Fragment; type: string; details: Record<string, unknown> },
+): Promise<boolean> {
+  const rows = await db.query(
+    (run) => run`
+      with held as materialized (
+        select ${d.read.id} as lh_id
+        from ${d.table} as j
+        where ${d.read.id} = ${id}
+          and ${d.isHeldBy(sql`${holder}::text`, sql`${attempt}::bigint`)}
+        for no key update of j
+      ), changed as (
+        ${change}
+      ), told as (
+        ${d.tell({
+          jobId: sql`changed.lh_id`,
+          type: sql`${type}::text`,
+          details: sql`jsonb_build_object('attempt', ${attempt}::bigint, 'holder', ${holder}::text) || ${run.json(details as never)}::jsonb`,
+          source: sql`from changed`,
+        })}
+      )
+      select 1 from changed`,
+  )
+  return rows.length > 0
+}
+
+/** After this many free releases a job pays for its attempts again: a fleet that never stops restarting must not run it for ever. */
+const FREE_RELEASES = 5
+
+/**
+ * Processing → queued at shutdown: due now, and the attempt is refunded by raising `max_attempts`. Race closed here: a
+ * release against a reap or a newer attempt, by the fence on the locked row.
+ */
+export async function releaseJob(
+  db: Database,
+  { dialect: d, profile }: JobTable,
+  { id, holder, attempt }: Fence,
+  { maxAttempts }: { maxAttempts: number },
+): Promise<'queued' | 'failed' | null> {
+  const allowed = sql`coalesce(${d.read.maxAttempts}, ${maxAttempts})`
+  const aborted = profile.events?.names.aborted ?? ''
+  const isFree = profile.columns.maxAttempts
+    ? sql`(select count(*) < ${FREE_RELEASES} from (${d.told({ id, types: [aborted] })}) as before)`
+    : sql`false`
+  const [row] = await db.query(
+    (run) => run<{ status: 'queued' | 'failed' }[]>`
+      with held as materialized (
+        select ${d.read.id} as lh_id, ${isFree} as lh_free, ${d.attempts} < greatest(${allowed}, 1) as lh_left
+        from ${d.table} as j
+        where ${d.read.id} = ${id}
+          and ${d.isHeldBy(sql`${holder}::text`, sql`${attempt}::bigint`)}
+        for no key update of j
+      ), released as (
+        update ${d.table} as j
+        set ${d.set({
+          status: sql`case when held.lh_free or held.lh_left then ${d.status.queued} else ${d.status.failed} end`,
+          holder: sql`null`,
+          leaseExpiresAt: sql`null`,
+          startedAt: sql`null`,
+          nextRunAt: sql`clock_timestamp()`,
+          maxAttempts: sql`case when held.lh_free then least(greatest(${allowed}, ${d.attempts}), 2147483646) + 1 else ${d.read.maxAttempts} end`,
+          failCode: sql`case when held.lh_free or held.lh_left then ${d.read.failCode}::text else 'RETRIES_EXHAUSTED' end`,
+          failReason: sql`case when held.lh_free or held.lh_left then ${d.read.failReason}::text else ${aborted}::text end`,
+        })}
+        from held
+        where ${d.read.id} = held.lh_id
+        returning ${d.read.id} as lh_id, case when held.lh_free or held.lh_left then 'queued' else 'failed' end as lh_status, held.lh_free
+      ), told as (
+        ${d.tell({
+          jobId: sql`released.lh_id`,
+          type: sql`${aborted}::text`,
+          details: sql`jsonb_build_object('attempt', ${attempt}::bigint, 'holder', ${holder}::text, 'reason', 'shutdown', 'refunded', released.lh_free)`,
+          source: sql`from released`,
+        })}
+      )
+      select lh_status as status from released`,
+  )
+  return row?.status ?? null
+}
+
+/** How many jobs are due now, counted no further than `upTo`. */
+export async function countDue(db: Database, { dialect: d }: JobTable, upTo: number): Promise<number> {
+  const [row] = await db.query(
+    (run) => run<{ due: number }[]>`
+      select count(*)::int as due from (
+        select 1 from ${d.table} as j
+        where ${d.read.status} = ${d.status.queued}
+          and (${d.read.nextRunAt} is null or ${d.read.nextRunAt} <= statement_timestamp())
+        limit ${upTo}) as waiting`,
+  )
+  return row?.due ?? 0
+}

@@ -1,0 +1,276 @@
+/** The worker: claims as many jobs as it has free slots, runs them, and stops without losing any. */
+import { availableParallelism } from 'node:os'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { countDue, releaseJob } from '../db/attempt.ts'
+import { openDatabase } from '../db/client.ts'
+import { describeError } from '../db/errors.ts'
+import { tableHandle } from '../db/open-once.ts'
+import { type Profile, snakeCaseProfile } from '../db/profile.ts'
+import { DEFAULT_BACKOFF_LADDER_MS } from '../job/backoff.ts'
+import { DEFAULT_SLA_FACTORS, stagePolicy, type StagePolicy } from '../job/stage.ts'
+import type { Storage } from '../storage/storage.ts'
+import { type Log, silentLog } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { type AttemptTools, runAttempt } from './attempt.ts'
+import type { Handlers } from './handler.ts'
+import { startHeartbeats } from './heartbeat.ts'
+import { newHolder } from './holder.ts'
+import { type ClaimedJob, createLeases } from './lease.ts'
+import { isUnderPressure, loadPerCore } from './pressure.ts'
+
+export interface WorkerOptions {
+  /** The worker opens its own clients: one for the work, one for the heartbeat thread. */
+  databaseUrl: string
+  table?: string | Profile
+  tables?: readonly (string | Profile)[]
+  handlers: Handlers
+  storage: Storage
+  holder?: string
+  maxConcurrency?: number
+  stageConcurrency?: Record<string, number>
+  heartbeatSec?: number
+  wedgeTimeoutSec?: number
+  onLeaseUnknown?: 'continue' | 'abort'
+  stages?: StagePolicy
+  stallTimeoutSec?: number
+  stageStallSec?: Record<string, number>
+  maxAttempts?: number
+  backoffLadderMs?: readonly number[]
+  pollIntervalSec?: number
+  highWatermark?: number
+  loadThreshold?: number
+  pauseIntervalSec?: number
+  shutdownTimeoutSec?: number
+  scratch?: { dir: string; keepOnSuccess: boolean }
+  queryTimeoutSec?: number
+  prepare?: boolean
+  logLevel?: string
+  log?: Log
+  metrics?: Metrics
+  /** For tests: the machine's load per core. */
+  loadPerCore?: () => number
+}
+
+export interface Worker {
+  holder: string
+  start(): void
+  /** Stops claiming, keeps beating, waits for what runs, gives the rest back. */
+  stop(): Promise<void>
+  inFlight(): number
+  /** Why no jobs can be taken now; empty when they can. */
+  obstacles(): string[]
+  /** Resolves when the worker cannot go on: its heartbeat thread has died. */
+  died: Promise<Error>
+}
+
+export function createWorker(options: WorkerOptions): Worker {
+  const { metrics, log = silentLog } = options
+  const holder = options.holder ?? newHolder()
+  const heartbeatSec = options.heartbeatSec ?? 10
+  const maxConcurrency = options.maxConcurrency ?? availableParallelism()
+  const stageLimits = options.stageConcurrency ?? {}
+  const pollMs = (options.pollIntervalSec ?? 1) * 1000
+  const stages =
+    options.stages ??
+    stagePolicy({ heartbeatSec, factors: DEFAULT_SLA_FACTORS, defaultLeaseSec: 300, maxRuntimeSec: 21_600 })
+  const maxAttempts = options.maxAttempts ?? 3
+  const profiles = (options.tables ?? [options.table ?? 'jobs']).map((each) =>
+    typeof each === 'string' ? snakeCaseProfile(each) : each,
+  )
+  const queryTimeoutSec = options.queryTimeoutSec ?? 10
+  const db = openDatabase({
+    url: options.databaseUrl,
+    poolMax: Math.min(maxConcurrency + 1, 10),
+    queryTimeoutSec,
+    prepare: options.prepare ?? false,
+    applicationName: 'leasehold worker',
+  })
+  const died = Promise.withResolvers<Error>()
+  const heartbeats = startHeartbeats(
+    {
+      url: options.databaseUrl,
+      profiles,
+      heartbeatSec,
+      wedgeTimeoutSec: options.wedgeTimeoutSec ?? 120,
+      logLevel: options.logLevel ?? 'silent',
+    },
+    { metrics, onDeath: died.resolve },
+  )
+  const stopping = new AbortController()
+  const shutdown = new AbortController()
+  const wake = createBell()
+  const running = new Map<Promise<void>, string>()
+  let obstacle: string | null = null
+  let loop: Promise<void> | null = null
+
+  const tables = profiles.map((profile) => ({
+    profile,
+    tools: {
+      db,
+      profile,
+      handle: tableHandle(db, profile),
+      leases: createLeases({
+        db,
+        table: profile,
+        stages,
+        maxAttempts,
+        backoffLadderMs: options.backoffLadderMs ?? DEFAULT_BACKOFF_LADDER_MS,
+        log,
+        countsLosses: false,
+        ...(metrics ? { metrics } : {}),
+      }),
+      heartbeats,
+      storage: options.storage,
+      stages,
+      maxAttempts,
+      scratch: options.scratch ?? { dir: '.scratch', keepOnSuccess: false },
+      stallSec: (stage: string | null) => options.stageStallSec?.[stage ?? ''] ?? options.stallTimeoutSec ?? 0,
+      onLeaseUnknown: options.onLeaseUnknown ?? 'continue',
+      log,
+      metrics,
+      shutdown: shutdown.signal,
+    } satisfies AttemptTools,
+  }))
+
+  async function run(): Promise<void> {
+    while (!stopping.signal.aborted) {
+      const taken = await takeFromAll()
+      if (taken > 0) continue
+      // A freed slot rings; otherwise the poll interval, spread so that a fleet does not ask in step.
+      await wake.wait(pollMs * (0.75 + Math.random() / 2), stopping.signal)
+    }
+  }
+
+  async function takeFromAll(): Promise<number> {
+    let taken = 0
+    for (const table of tables) {
+      if (stopping.signal.aborted || running.size >= maxConcurrency) break
+      try {
+        if (await pauseUnderPressure(table)) return taken
+        taken += await takeFrom(table)
+        obstacle = null
+      } catch (error) {
+        const found = `${table.profile.table}: ${describeError(error)}`
+        if (found !== obstacle) log.error({ table: table.profile.table, obstacle: found }, 'no jobs can be taken')
+        obstacle = found
+      }
+    }
+    return taken
+  }
+
+  /** First the stages with a limit of their own, each up to its limit, then everything else. */
+  async function takeFrom(table: (typeof tables)[number]): Promise<number> {
+    const limited = Object.keys(stageLimits)
+    let taken = 0
+    for (const stage of limited) {
+      const busy = [...running.values()].filter((each) => each === stage).length
+      const limit = Math.min((stageLimits[stage] ?? 0) - busy, maxConcurrency - running.size)
+      if (limit > 0) taken += await claim(table, { limit, stages: [stage] })
+    }
+    const limit = maxConcurrency - running.size
+    if (limit > 0) taken += await claim(table, { limit, ...(limited.length > 0 ? { exceptStages: limited } : {}) })
+    return taken
+  }
+
+  async function claim(
+    { tools }: (typeof tables)[number],
+    wish: { limit: number; stages?: string[]; exceptStages?: string[] },
+  ): Promise<number> {
+    const claimed = await tools.leases.claimNext({ workerId: holder, ...wish })
+    if (!claimed.ok) throw new Error(claimed.error)
+    for (const job of claimed.value) {
+      if (stopping.signal.aborted) await giveBackUnstarted(job, tools)
+      else begin(job, tools)
+    }
+    return claimed.value.length
+  }
+
+  function begin(job: ClaimedJob, tools: AttemptTools): void {
+    const { lease } = job
+    const stage = lease.stage ?? ''
+    const handler =
+      (Object.hasOwn(options.handlers, stage) ? options.handlers[stage] : options.handlers.default) ?? null
+    const attempt = runAttempt(job, handler, tools).catch((error: unknown) => {
+      log.error(
+        { table: lease.table, jobId: lease.id, error: describeError(error) },
+        'attempt could not be ended; its lease will run out',
+      )
+    })
+    running.set(attempt, stage)
+    showInFlight()
+    void attempt.finally(() => {
+      running.delete(attempt)
+      showInFlight()
+      wake.ring()
+    })
+  }
+
+  /** A claim that was under way when the worker was told to stop: nothing has been done yet, so nothing is lost. */
+  async function giveBackUnstarted({ lease }: ClaimedJob, tools: AttemptTools): Promise<void> {
+    await tools.handle
+      .use((table) => releaseJob(db, table, lease, { maxAttempts }))
+      .catch((error: unknown) =>
+        log.error(
+          { jobId: lease.id, error: describeError(error) },
+          'job could not be given back; its lease will run out',
+        ),
+      )
+  }
+
+  async function pauseUnderPressure({ tools, profile }: (typeof tables)[number]): Promise<boolean> {
+    const load = (options.loadPerCore ?? loadPerCore)()
+    const limits = { highWatermark: options.highWatermark ?? 100, loadThreshold: options.loadThreshold ?? 0.9 }
+    // The queue is only counted on a busy machine.
+    if (load <= limits.loadThreshold) return false
+    const dueJobs = await tools.handle.use((table) => countDue(db, table, limits.highWatermark + 1))
+    if (!isUnderPressure({ dueJobs, loadPerCore: load }, limits)) return false
+    metrics?.count('worker_pauses_total', {})
+    const pauseSec = options.pauseIntervalSec ?? 5
+    log.info(
+      { table: profile.table, dueJobs, loadPerCore: load, pauseSec },
+      'claiming pauses: much is waiting and the machine is busy',
+    )
+    await sleep(pauseSec * 1000, undefined, { signal: stopping.signal }).catch(() => undefined)
+    return true
+  }
+
+  function showInFlight(): void {
+    metrics?.set('worker_inflight_jobs', {}, running.size)
+  }
+
+  return {
+    holder,
+    died: died.promise,
+    inFlight: () => running.size,
+    obstacles: () => (obstacle === null ? [] : [obstacle]),
+    start() {
+      showInFlight()
+      loop ??= run()
+    },
+    async stop() {
+      stopping.abort()
+      wake.ring()
+      await loop
+      const timeoutMs = (options.shutdownTimeoutSec ?? 25) * 1000
+      await Promise.race([Promise.all(running.keys()), sleep(timeoutMs, undefined, { ref: false })])
+      if (running.size > 0) log.warn({ jobs: running.size }, 'jobs outlast the shutdown; giving them back')
+      shutdown.abort()
+      await Promise.all(running.keys())
+      await heartbeats.stop()
+      await db.close()
+    },
+  }
+}
+
+/** Something to wait for that can be rung from elsewhere. */
+function createBell(): { ring(): void; wait(ms: number, signal: AbortSignal): Promise<void> } {
+  let rung = new AbortController()
+  return {
+    ring: () => rung.abort(),
+    async wait(ms, signal) {
+      await sleep(ms, undefined, { signal: AbortSignal.any([signal, rung.signal]) }).catch(() => undefined)
+      rung = new AbortController()
+    },
+  }
+}

@@ -1,0 +1,136 @@
+/** Many jobs at once: limits that are never exceeded, nothing that leaks, and pauses under pressure. */
+import { describe, expect, test } from 'bun:test'
+import { readdirSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { stagePolicy } from '../../src/job/stage.ts'
+import { createLocalStorage } from '../../src/storage/local.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { createWorker, type WorkerOptions } from '../../src/worker/runtime.ts'
+import { freshDatabase } from '../support/database.ts'
+import { eventually } from '../support/eventually.ts'
+import { countByStatus, EXPIRED, insertMany } from '../support/rows.ts'
+import { brokenInvariants } from '../support/witness.ts'
+import { openPlace } from '../support/worker.ts'
+
+const stages = stagePolicy({ heartbeatSec: 1, factors: { clip: 10, asr: 10 }, defaultLeaseSec: 10, maxRuntimeSec: 0 })
+
+function options(url: string, place: ReturnType<typeof openPlace>): Omit<WorkerOptions, 'handlers'> {
+  const scratch = { dir: place.env.SCRATCH_DIR ?? '', keepOnSuccess: false }
+  return {
+    databaseUrl: url,
+    storage: createLocalStorage({ root: place.storage }),
+    scratch,
+    stages,
+    heartbeatSec: 1,
+    pollIntervalSec: 0.05,
+  }
+}
+
+const openFiles = (): number => readdirSync('/proc/self/fd').length
+
+test('X20, X22: 1,000 jobs, never more than three at once, and nothing is left over', async () => {
+  await using t = await freshDatabase()
+  using place = openPlace()
+  const metrics = createMetrics({ stages: ['clip'], tables: ['jobs'] })
+  await insertMany(t.sql, 'jobs', 100, { stage: `'clip'` })
+  let [now, most] = [0, 0]
+  const worker = createWorker({
+    ...options(t.url, place),
+    metrics,
+    maxConcurrency: 3,
+    handlers: {
+      async clip({ run, progress }) {
+        now += 1
+        most = Math.max(most, now)
+        await progress(50)
+        if (Math.random() < 0.05) await run(['true'])
+        now -= 1
+      },
+    },
+  })
+  worker.start()
+  await eventually(async () => (await countByStatus(t.sql, 'jobs')).done === 100, { withinMs: 30_000 })
+  const [filesBefore, memoryBefore] = [openFiles(), process.memoryUsage.rss()]
+  await insertMany(t.sql, 'jobs', 900, { stage: `'clip'` })
+  await eventually(async () => (await countByStatus(t.sql, 'jobs')).done === 1000, { withinMs: 60_000, everyMs: 200 })
+  expect(most).toBe(3)
+  expect(openFiles()).toBeLessThanOrEqual(filesBefore + 2)
+  expect(process.memoryUsage.rss() - memoryBefore).toBeLessThan(150_000_000)
+  expect(await metrics.text()).toContain('worker_inflight_jobs 0')
+  expect(readdirSync(place.env.SCRATCH_DIR ?? '')).toEqual([])
+  await worker.stop()
+  expect(await brokenInvariants(t.sql)).toEqual([])
+}, 120_000)
+
+describe('limits', () => {
+  test('a stage with a limit of its own never takes more, and does not keep others from running', async () => {
+    await using t = await freshDatabase()
+    using place = openPlace()
+    await insertMany(t.sql, 'jobs', 20, { stage: `'asr'`, created_at: `now() - interval '1 hour'` })
+    await insertMany(t.sql, 'jobs', 20, { stage: `'clip'` })
+    const now: Record<string, number> = {}
+    const most: Record<string, number> = {}
+    const handler = (stage: string) => async (): Promise<void> => {
+      now[stage] = (now[stage] ?? 0) + 1
+      most[stage] = Math.max(most[stage] ?? 0, now[stage])
+      await sleep(20)
+      now[stage] -= 1
+    }
+    const worker = createWorker({
+      ...options(t.url, place),
+      maxConcurrency: 4,
+      stageConcurrency: { asr: 1 },
+      handlers: { asr: handler('asr'), clip: handler('clip') },
+    })
+    worker.start()
+    await eventually(async () => (await countByStatus(t.sql, 'jobs')).done === 40)
+    await worker.stop()
+    expect(most.asr).toBe(1)
+    expect(most.clip).toBeGreaterThan(1)
+    expect(most.clip).toBeLessThanOrEqual(4)
+  })
+
+  test('X21: claiming pauses only while much is waiting and the machine is busy; running jobs keep their lease', async () => {
+    await using t = await freshDatabase()
+    using place = openPlace()
+    const metrics = createMetrics({ stages: ['clip'], tables: ['jobs'] })
+    await insertMany(t.sql, 'jobs', 12, { stage: `'clip'` })
+    let load = 0.1
+    const worker = createWorker({
+      ...options(t.url, place),
+      metrics,
+      maxConcurrency: 1,
+      highWatermark: 5,
+      pauseIntervalSec: 0.3,
+      loadPerCore: () => load,
+      handlers: { clip: () => sleep(30) },
+    })
+    const pauses = async (): Promise<number> => Number(/^worker_pauses_total (\d+)/m.exec(await metrics.text())?.[1])
+    worker.start()
+    await eventually(async () => ((await countByStatus(t.sql, 'jobs')).done ?? 0) >= 2)
+    expect(await pauses()).toBe(0)
+    load = 2
+    await eventually(async () => (await pauses()) >= 2)
+    const done = (await countByStatus(t.sql, 'jobs')).done ?? 0
+    await eventually(async () => (await pauses()) >= 4)
+    expect(((await countByStatus(t.sql, 'jobs')).done ?? 0) - done).toBeLessThanOrEqual(1)
+    load = 0.1
+    await eventually(async () => (await countByStatus(t.sql, 'jobs')).done === 12)
+    await worker.stop()
+  })
+
+  test('a stage without a handler fails with its name; rows without a lease are left to the reaper', async () => {
+    await using t = await freshDatabase()
+    using place = openPlace()
+    await insertMany(t.sql, 'jobs', 1, { stage: `'unknown'` })
+    await insertMany(t.sql, 'jobs', 1, EXPIRED)
+    const worker = createWorker({ ...options(t.url, place), handlers: { clip: () => Promise.resolve() } })
+    worker.start()
+    await eventually(async () => (await countByStatus(t.sql, 'jobs')).failed === 1)
+    await worker.stop()
+    const [row] = await t.sql`select fail_code, fail_reason from jobs where status = 'failed'`
+    expect(row).toEqual({ fail_code: 'VALIDATION', fail_reason: 'no handler for stage unknown' })
+    expect((await countByStatus(t.sql, 'jobs')).processing).toBe(1)
+  })
+})
