@@ -9,7 +9,7 @@ import { giveBack } from '../src/db/reap.ts'
 import { createLog } from '../src/telemetry/log.ts'
 import { superviseWorker } from '../src/worker/supervisor.ts'
 import { EXIT_CONFIGURATION, findDatabase, readConfigOrExit } from './support/program.ts'
-import { runWorker } from './support/worker.ts'
+import { EXIT_HOPELESS, runWorker } from './support/worker.ts'
 
 const config = readConfigOrExit()
 const log = createLog({ level: config.logLevel })
@@ -22,6 +22,9 @@ const holder = process.env.LEASEHOLD_HOLDER
 if (holder !== undefined) {
   await runWorker(config, holder, log)
 } else {
+  // Until there is a worker to stop, a signal ends us at once; the embedded database dies with us.
+  let stop = (signal: NodeJS.Signals): void => process.exit(signal === 'SIGTERM' ? 143 : 130)
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal))
   for (const warning of config.warnings) log.warn(warning)
   const target = await findDatabase(config, log)
   const db = openDatabase({ url: target.url, poolMax: 1, queryTimeoutSec: 5, applicationName: 'leasehold supervisor' })
@@ -37,7 +40,7 @@ if (holder !== undefined) {
   }
   const supervisor = superviseWorker({
     log,
-    hopelessCode: EXIT_CONFIGURATION,
+    hopelessCode: EXIT_HOPELESS,
     // A group of its own: a Ctrl-C reaches us alone, and we pass it on once.
     spawnWorker: (name, recovered) =>
       spawn(process.execPath, process.argv.slice(1), {
@@ -58,12 +61,12 @@ if (holder !== undefined) {
       )
       for (const { id: jobId, outcome, attempt } of given.flat())
         log.info({ jobId, outcome, attempt, cause }, 'job given back')
-      return given.flat().length
+      return given.flat().filter(({ outcome }) => outcome === 'requeued').length
     },
   })
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => supervisor.stop(signal))
+  stop = (signal) => supervisor.stop(signal)
   const code = await supervisor.ended
   await db.close()
   await target.stop()
-  process.exit(code)
+  process.exit(code === EXIT_HOPELESS ? EXIT_CONFIGURATION : code)
 }

@@ -14,7 +14,10 @@ import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { startTelemetryServer } from '../../src/telemetry/server.ts'
 import type { Handlers } from '../../src/worker/handler.ts'
 import { createWorker } from '../../src/worker/runtime.ts'
-import { EXIT_CONFIGURATION, untilStopped } from './program.ts'
+import { untilStopped } from './program.ts'
+
+/** How the worker tells its supervisor that no restart can mend it: a code no program uses by chance. */
+export const EXIT_HOPELESS = 78
 
 export async function runWorker(config: Config, holder: string, log: Logger): Promise<never> {
   const stopped = untilStopped()
@@ -82,5 +85,5 @@ async function loadHandlers(path: string): Promise<Handlers> {
       `WORKER_HANDLERS: ${path} could not be loaded: ${error instanceof Error ? error.message : String(error)}\n`,
     )
   }
-  return process.exit(EXIT_CONFIGURATION)
+  return process.exit(EXIT_HOPELESS)
 }

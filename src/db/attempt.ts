@@ -76,9 +76,12 @@ export async function releaseJob(
 ): Promise<'queued' | 'failed' | null> {
   const allowed = sql`coalesce(${d.read.maxAttempts}, ${maxAttempts})`
   const aborted = profile.events?.names.aborted ?? ''
-  const isFree = profile.columns.maxAttempts
-    ? sql`(select count(*) < ${FREE_RELEASES} from (${d.told({ id, types: [aborted] })}) as before)`
-    : sql`false`
+  const names = profile.events?.names
+  // Without events nobody counts the releases; then the attempts themselves are the limit.
+  const released = names
+    ? sql`(select count(*) from (${d.told({ id, types: [names.aborted] })}) as before)`
+    : d.attempts
+  const isFree = profile.columns.maxAttempts ? sql`${released} < ${FREE_RELEASES}` : sql`false`
   const [row] = await db.query(
     (run) => run<{ status: 'queued' | 'failed' }[]>`
       with held as materialized (
@@ -96,6 +99,7 @@ export async function releaseJob(
           startedAt: sql`null`,
           nextRunAt: sql`clock_timestamp()`,
           maxAttempts: sql`case when held.lh_free then least(greatest(${allowed}, ${d.attempts}), 2147483646) + 1 else ${d.read.maxAttempts} end`,
+          finishedAt: sql`case when held.lh_free or held.lh_left then null else clock_timestamp() end`,
           failCode: sql`case when held.lh_free or held.lh_left then ${d.read.failCode}::text else 'RETRIES_EXHAUSTED' end`,
           failReason: sql`case when held.lh_free or held.lh_left then ${d.read.failReason}::text else ${aborted}::text end`,
         })}
@@ -105,9 +109,14 @@ export async function releaseJob(
       ), told as (
         ${d.tell({
           jobId: sql`released.lh_id`,
-          type: sql`${aborted}::text`,
+          type: sql`event.type`,
           details: sql`jsonb_build_object('attempt', ${attempt}::bigint, 'holder', ${holder}::text, 'reason', 'shutdown', 'refunded', released.lh_free)`,
-          source: sql`from released`,
+          source: sql`
+            from released
+            cross join lateral unnest(
+              case when released.lh_status = 'queued' then array[${aborted}::text]
+                else array[${aborted}::text, ${names?.failed ?? ''}::text] end) with ordinality as event(type, place)
+            order by event.place`,
         })}
       )
       select lh_status as status from released`,
@@ -116,13 +125,18 @@ export async function releaseJob(
 }
 
 /** How many jobs are due now, counted no further than `upTo`. */
-export async function countDue(db: Database, { dialect: d }: JobTable, upTo: number): Promise<number> {
+export async function countDue(
+  db: Database,
+  { dialect: d }: JobTable,
+  { upTo, maxAttempts }: { upTo: number; maxAttempts: number },
+): Promise<number> {
   const [row] = await db.query(
     (run) => run<{ due: number }[]>`
       select count(*)::int as due from (
         select 1 from ${d.table} as j
         where ${d.read.status} = ${d.status.queued}
           and (${d.read.nextRunAt} is null or ${d.read.nextRunAt} <= statement_timestamp())
+          and ${d.attempts} < greatest(coalesce(${d.read.maxAttempts}, ${maxAttempts}), 1)
         limit ${upTo}) as waiting`,
   )
   return row?.due ?? 0

@@ -91,7 +91,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
     await waitUntilReady(server, url, logFile)
   } catch (error) {
     // Two processes may start at the same moment; the one that came second waits for the other's server.
-    const isTaken = /lock file .* already exists|shared memory block .* is still in use/.test(String(error))
+    const isTaken = /lock file .* (already exists|is empty)|shared memory block .* is still in use/.test(String(error))
     if (!isTaken) throw error
     for (let tries = 0; tries < 50; tries += 1) {
       const other = await findRunning(home)
@@ -297,7 +297,9 @@ function clearStaleLock(cluster: string): void {
   const lock = join(cluster, 'postmaster.pid')
   if (!existsSync(lock)) return
   const pid = Number(readFileSync(lock, 'utf8').split('\n', 1)[0])
-  if (!isPostgres(pid)) rmSync(lock, { force: true })
+  // An empty one belongs to a server that is starting this very moment, unless it has been empty for long.
+  const isBeingWritten = pid === 0 && Date.now() - statSync(lock).mtimeMs < 10_000
+  if (!isPostgres(pid) && !isBeingWritten) rmSync(lock, { force: true })
 }
 
 function isPostgres(pid: number): boolean {

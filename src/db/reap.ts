@@ -58,7 +58,7 @@ export async function reapExpired(
     (run) => run<ReapedRow[]>`
       with picked as materialized (
         ${selectExpired(table, settings, choice)}
-        for no key update of j skip locked
+        for no key update of j ${exited ? sql`` : sql`skip locked`}
       ), moved as (
         update ${d.table} as j
         set ${d.set({

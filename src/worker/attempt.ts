@@ -7,6 +7,7 @@ import { describeError } from '../db/errors.ts'
 import type { FinishedRow } from '../db/finish.ts'
 import type { TableHandle } from '../db/open-once.ts'
 import type { Profile } from '../db/profile.ts'
+import { cleanDetails, DEFAULT_EVENT_NAMES } from '../job/event.ts'
 import { classifyError, type FailureDetails } from '../job/failure.ts'
 import { createProgressGate } from '../job/progress.ts'
 import { runDeadlineSec, type StagePolicy } from '../job/stage.ts'
@@ -80,12 +81,13 @@ export async function runAttempt(claimed: ClaimedJob, handler: Handler | null, t
   let scratchDir: string | null = null
   let outcome: Outcome = 'kept'
   try {
-    if (await reuse(tools.storage, artifactKey(lease.id, artifactName(lease)))) {
+    const key = artifactKey(lease.id, artifactName(lease))
+    if (await unlessAborted(reuse(tools.storage, key), abort.signal)) {
       outcome = await end(lease, null, tools, { short_circuit: true })
       return
     }
     if (!handler) throw new JobError('VALIDATION', `no handler for stage ${lease.stage ?? '(none)'}`)
-    scratchDir = await openScratch(place)
+    scratchDir = await unlessAborted(openScratch(place), abort.signal)
     const context = createContext(claimed, { tools, writes, gate, signal: abort.signal, scratchDir, run: runner.run })
     await settleOrAbort(callSafely(handler, context), abort.signal)
     await runner.killAll()
@@ -136,7 +138,10 @@ function createContext(
       // Often called without waiting; what it would say, the signal says too.
       await writes.write((table) => writeProgress(tools.db, table, lease, { pct: worth })).catch(() => undefined)
     },
-    event: (type, data = {}) => writes.write((table) => tellEvent(tools.db, table, lease, { type, details: data })),
+    async event(type, data = {}) {
+      refuseOwnEvents(type, tools.profile)
+      await writes.write((table) => tellEvent(tools.db, table, lease, { type, details: cleanDetails(data) }))
+    },
     confirm: () => writes.confirm(),
     async publish(file, options = {}) {
       const key = artifactKey(lease.id, options.name ?? artifactName(lease))
@@ -157,6 +162,16 @@ function createContext(
   }
 }
 
+/** Names that tell of a change of status are written with that change, and by nobody else. */
+function refuseOwnEvents(type: string, profile: Profile): void {
+  const { progress: _, ...ours } = profile.events?.names ?? DEFAULT_EVENT_NAMES
+  if (type.trim() !== '' && !Object.values(ours).includes(type)) return
+  throw new JobError(
+    'VALIDATION',
+    `an event of a handler cannot be called ${JSON.stringify(type)}: that name has its own meaning`,
+  )
+}
+
 /** A handler that has not settled a moment after its abort is left to itself: everything it could still write is fenced. */
 async function settleOrAbort(running: Promise<unknown>, signal: AbortSignal): Promise<void> {
   const aborted = Promise.withResolvers<never>()
@@ -173,6 +188,20 @@ async function settleOrAbort(running: Promise<unknown>, signal: AbortSignal): Pr
     signal.removeEventListener('abort', onAbort)
   }
   signal.throwIfAborted()
+}
+
+/** A hung mount or a silent storage must not outlast the deadline or the shutdown. */
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const aborted = Promise.withResolvers<never>()
+  const onAbort = (): void => aborted.reject(signal.reason as Error)
+  work.catch(() => undefined)
+  signal.throwIfAborted()
+  signal.addEventListener('abort', onAbort, { once: true })
+  try {
+    return await Promise.race([work, aborted.promise])
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+  }
 }
 
 /** Deadlines by the monotonic clock: a run that never ends, and one that is alive but does not move. */
@@ -257,5 +286,5 @@ async function tidy(
 
 /** What a retry looks for before it runs anything. */
 function artifactName({ table, stage }: Lease): string {
-  return stage === 'asr' || /asr/.test(table) ? 'transcript.json' : 'clip.mp4'
+  return stage === 'asr' || table.split('.').at(-1) === 'asr_jobs' ? 'transcript.json' : 'clip.mp4'
 }

@@ -5,6 +5,7 @@
 import { parentPort, workerData } from 'node:worker_threads'
 
 import { openDatabase } from '../db/client.ts'
+import { surviveLostSocketWrites } from '../db/crash-filter.ts'
 import { describeError } from '../db/errors.ts'
 import { renewLeases } from '../db/heartbeat.ts'
 import { tableHandle } from '../db/open-once.ts'
@@ -43,6 +44,7 @@ if (parentPort) beatForEver(workerData as ThreadSettings, parentPort)
 function beatForEver(settings: ThreadSettings, main: NonNullable<typeof parentPort>): void {
   const { heartbeatSec } = settings
   const log = createLog({ level: settings.logLevel })
+  surviveLostSocketWrites(() => log.warn('a heartbeat connection closed while it was written to'))
   const db = openDatabase({
     url: settings.url,
     poolMax: settings.profiles.length,

@@ -45,8 +45,8 @@ export interface LeaseOptions {
   backoffLadderMs?: readonly number[]
   metrics?: Metrics
   log?: Log
-  /** Off where the caller counts losses itself, once per attempt. */
-  countsLosses?: boolean
+  /** Off where the caller counts and logs losses itself, once per attempt. */
+  tellsLosses?: boolean
 }
 
 export interface Leases {
@@ -131,8 +131,8 @@ export function createLeases(options: LeaseOptions): Leases {
   }
 
   function lost(lease: Lease | null, id: string): { ok: false; error: string; code: 'LEASE_LOST' } {
-    if (lease) {
-      if (options.countsLosses ?? true) metrics?.count('worker_lost_leases_total', { table: profile.table })
+    if (lease && (options.tellsLosses ?? true)) {
+      metrics?.count('worker_lost_leases_total', { table: profile.table })
       log.warn({ table: profile.table, jobId: lease.id, attempt: lease.attempt, holder: lease.holder }, 'lease:lost')
     }
     return refusal('LEASE_LOST', `job ${id} of ${profile.table} is not held under this lease; nothing was written`)

@@ -87,6 +87,7 @@ export function createWorker(options: WorkerOptions): Worker {
     applicationName: 'leasehold worker',
   })
   const died = Promise.withResolvers<Error>()
+  const stopping = new AbortController()
   const heartbeats = startHeartbeats(
     {
       url: options.databaseUrl,
@@ -95,13 +96,19 @@ export function createWorker(options: WorkerOptions): Worker {
       wedgeTimeoutSec: options.wedgeTimeoutSec ?? 120,
       logLevel: options.logLevel ?? 'silent',
     },
-    { metrics, onDeath: died.resolve },
+    {
+      metrics,
+      // Nothing keeps leases alive any more: take no more of them.
+      onDeath: (error) => {
+        stopping.abort()
+        died.resolve(error)
+      },
+    },
   )
-  const stopping = new AbortController()
   const shutdown = new AbortController()
   const wake = createBell()
   const running = new Map<Promise<void>, string>()
-  let obstacle: string | null = null
+  const obstacles = new Map<string, string>()
   let loop: Promise<void> | null = null
 
   const tables = profiles.map((profile) => ({
@@ -117,7 +124,7 @@ export function createWorker(options: WorkerOptions): Worker {
         maxAttempts,
         backoffLadderMs: options.backoffLadderMs ?? DEFAULT_BACKOFF_LADDER_MS,
         log,
-        countsLosses: false,
+        tellsLosses: false,
         ...(metrics ? { metrics } : {}),
       }),
       heartbeats,
@@ -149,19 +156,26 @@ export function createWorker(options: WorkerOptions): Worker {
       try {
         if (await pauseUnderPressure(table)) return taken
         taken += await takeFrom(table)
-        obstacle = null
+        obstacles.delete(table.profile.table)
       } catch (error) {
         const found = `${table.profile.table}: ${describeError(error)}`
-        if (found !== obstacle) log.error({ table: table.profile.table, obstacle: found }, 'no jobs can be taken')
-        obstacle = found
+        if (found !== obstacles.get(table.profile.table)) {
+          log.error({ table: table.profile.table, obstacle: found }, 'no jobs can be taken')
+        }
+        obstacles.set(table.profile.table, found)
       }
     }
     return taken
   }
 
-  /** First the stages with a limit of their own, each up to its limit, then everything else. */
+  /**
+   * First the stages with a limit of their own, each up to its limit, then everything else. A stage that has no handler
+   * here is left for a worker that has one.
+   */
   async function takeFrom(table: (typeof tables)[number]): Promise<number> {
-    const limited = Object.keys(stageLimits)
+    const takesAll = options.handlers.default !== undefined
+    const known = Object.keys(options.handlers).filter((stage) => stage !== 'default')
+    const limited = Object.keys(stageLimits).filter((stage) => takesAll || known.includes(stage))
     let taken = 0
     for (const stage of limited) {
       const busy = [...running.values()].filter((each) => each === stage).length
@@ -169,8 +183,9 @@ export function createWorker(options: WorkerOptions): Worker {
       if (limit > 0) taken += await claim(table, { limit, stages: [stage] })
     }
     const limit = maxConcurrency - running.size
-    if (limit > 0) taken += await claim(table, { limit, ...(limited.length > 0 ? { exceptStages: limited } : {}) })
-    return taken
+    if (limit < 1) return taken
+    const others = takesAll ? { exceptStages: limited } : { stages: known.filter((stage) => !limited.includes(stage)) }
+    return taken + (await claim(table, { limit, ...others }))
   }
 
   async function claim(
@@ -223,7 +238,9 @@ export function createWorker(options: WorkerOptions): Worker {
     const limits = { highWatermark: options.highWatermark ?? 100, loadThreshold: options.loadThreshold ?? 0.9 }
     // The queue is only counted on a busy machine.
     if (load <= limits.loadThreshold) return false
-    const dueJobs = await tools.handle.use((table) => countDue(db, table, limits.highWatermark + 1))
+    const dueJobs = await tools.handle.use((table) =>
+      countDue(db, table, { upTo: limits.highWatermark + 1, maxAttempts }),
+    )
     if (!isUnderPressure({ dueJobs, loadPerCore: load }, limits)) return false
     metrics?.count('worker_pauses_total', {})
     const pauseSec = options.pauseIntervalSec ?? 5
@@ -243,7 +260,7 @@ export function createWorker(options: WorkerOptions): Worker {
     holder,
     died: died.promise,
     inFlight: () => running.size,
-    obstacles: () => (obstacle === null ? [] : [obstacle]),
+    obstacles: () => [...obstacles.values()],
     start() {
       showInFlight()
       loop ??= run()

@@ -1,7 +1,7 @@
 /** The embedded server on machines of every kind: as root and not, under any umask, killed, and started twice. */
 import { expect, test } from 'bun:test'
 import { spawnSync } from 'node:child_process'
-import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, realpathSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 
 import postgres from 'postgres'
@@ -77,7 +77,7 @@ test.if(isRoot)(
     chmodSync(home, 0o700)
     expect(probe(join(home, '.data'), { cwd: home })).toEqual(GOOD)
     expect(existsSync(join(home, '.data', 'postgres', 'cluster', 'PG_VERSION'))).toBe(true)
-    rmSync(join(home, '.data', 'postgres'), { recursive: true, force: true })
+    rmSync(realpathSync(join(home, '.data', 'postgres')), { recursive: true, force: true })
     rmSync(home, { recursive: true, force: true })
   },
   60_000,

@@ -211,12 +211,13 @@ describe('output', () => {
     const setup = setUp()
     const before = process.memoryUsage.rss()
     const lengths: number[] = []
-    const script = 'head -c 300000000 /dev/zero; printf "the end"'
+    const script = 'head -c 1500000000 /dev/zero; printf "the end"'
     const { stdout } = await setup.run(['sh', '-c', script], { onLine: (line) => void lengths.push(line.length) })
     expect(stdout).toHaveLength(65_536)
     expect(stdout).toEndWith('\0the end')
     expect(lengths).toEqual([65_536])
-    expect(process.memoryUsage.rss() - before).toBeLessThan(200_000_000)
+    // Far less than was printed; how soon garbage goes is the engine's business.
+    expect(process.memoryUsage.rss() - before).toBeLessThan(700_000_000)
   })
 
   test('cut inside a character starts with the next one', async () => {

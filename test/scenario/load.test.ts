@@ -9,7 +9,7 @@ import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { createWorker, type WorkerOptions } from '../../src/worker/runtime.ts'
 import { freshDatabase } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
-import { countByStatus, EXPIRED, insertMany } from '../support/rows.ts'
+import { countByStatus, insertMany } from '../support/rows.ts'
 import { brokenInvariants } from '../support/witness.ts'
 import { openPlace } from '../support/worker.ts'
 
@@ -120,17 +120,60 @@ describe('limits', () => {
     await worker.stop()
   })
 
-  test('a stage without a handler fails with its name; rows without a lease are left to the reaper', async () => {
+  test('a stage without a handler is left for a worker that has one', async () => {
     await using t = await freshDatabase()
     using place = openPlace()
     await insertMany(t.sql, 'jobs', 1, { stage: `'unknown'` })
-    await insertMany(t.sql, 'jobs', 1, EXPIRED)
+    await insertMany(t.sql, 'jobs', 1, { stage: 'null' })
+    await insertMany(t.sql, 'jobs', 3, { stage: `'clip'` })
     const worker = createWorker({ ...options(t.url, place), handlers: { clip: () => Promise.resolve() } })
     worker.start()
-    await eventually(async () => (await countByStatus(t.sql, 'jobs')).failed === 1)
+    await eventually(async () => (await countByStatus(t.sql, 'jobs')).done === 3)
+    const other = createWorker({ ...options(t.url, place), handlers: { default: () => Promise.resolve() } })
+    expect(await countByStatus(t.sql, 'jobs')).toEqual({ done: 3, queued: 2 })
+    other.start()
+    await eventually(async () => (await countByStatus(t.sql, 'jobs')).done === 5)
+    await Promise.all([worker.stop(), other.stop()])
+  })
+
+  test('one table that cannot be used does not keep the other from being worked on', async () => {
+    await using t = await freshDatabase()
+    using place = openPlace()
+    await t.sql`drop table asr_jobs`
+    await insertMany(t.sql, 'jobs', 3, { stage: `'clip'` })
+    const worker = createWorker({
+      ...options(t.url, place),
+      tables: ['asr_jobs', 'jobs'],
+      handlers: { default: () => Promise.resolve() },
+    })
+    worker.start()
+    await eventually(async () => (await countByStatus(t.sql, 'jobs')).done === 3)
+    expect(worker.obstacles().join()).toContain('there is no table asr_jobs')
     await worker.stop()
-    const [row] = await t.sql`select fail_code, fail_reason from jobs where status = 'failed'`
-    expect(row).toEqual({ fail_code: 'VALIDATION', fail_reason: 'no handler for stage unknown' })
-    expect((await countByStatus(t.sql, 'jobs')).processing).toBe(1)
+  })
+
+  test('what a handler tells can be stored, and our own names are refused', async () => {
+    await using t = await freshDatabase()
+    using place = openPlace()
+    await insertMany(t.sql, 'jobs', 1, { stage: `'clip'`, max_attempts: '1' })
+    const circular: Record<string, unknown> = { nul: 'a\0b\ud800', big: 2n ** 60n, long: 'x'.repeat(1_000_000) }
+    const refused: unknown[] = []
+    const worker = createWorker({
+      ...options(t.url, place),
+      handlers: {
+        async clip({ event }) {
+          await event('note', circular)
+          circular.self = circular
+          await event('note', circular)
+          for (const name of ['done', 'aborted:shutdown', ''])
+            await event(name).catch((error: unknown) => refused.push(error))
+        },
+      },
+    })
+    worker.start()
+    await eventually(async () => (await countByStatus(t.sql, 'jobs')).done === 1)
+    await worker.stop()
+    expect(refused).toHaveLength(3)
+    expect(await brokenInvariants(t.sql)).toEqual([])
   })
 })
