@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process'
 
 import { openDatabase } from '../src/db/client.ts'
+import { surviveLostSocketWrites } from '../src/db/crash-filter.ts'
 import { migrate } from '../src/db/migrate.ts'
 import { tableHandle } from '../src/db/open-once.ts'
 import { snakeCaseProfile } from '../src/db/profile.ts'
@@ -26,6 +27,7 @@ if (holder !== undefined) {
   let stop = (signal: NodeJS.Signals): void => process.exit(signal === 'SIGTERM' ? 143 : 130)
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(signal))
   for (const warning of config.warnings) log.warn(warning)
+  surviveLostSocketWrites(() => log.warn('a connection closed while it was written to'))
   const target = await findDatabase(config, log)
   const db = openDatabase({ url: target.url, poolMax: 1, queryTimeoutSec: 5, applicationName: 'leasehold supervisor' })
   const { maxAttempts, backoffLadderMs: ladderMs } = config

@@ -20,7 +20,7 @@ import { untilStopped } from './program.ts'
 export const EXIT_HOPELESS = 78
 
 export async function runWorker(config: Config, holder: string, log: Logger): Promise<never> {
-  const stopped = untilStopped()
+  const stopped = Promise.race([untilStopped(), untilOrphaned()])
   const { tables, handlers: module, maxConcurrency, ...settings } = config.worker
   const handlers = await loadHandlers(module ?? '')
   const metrics = createMetrics({ stages: Object.keys(config.stages.leaseSec), tables })
@@ -65,6 +65,14 @@ export async function runWorker(config: Config, holder: string, log: Logger): Pr
   await server?.stop()
   log.info('stopped')
   process.exit(0)
+}
+
+/** Without its supervisor nobody would restart this worker or pass a signal on to it: it stops as if it had got one. */
+function untilOrphaned(): Promise<'orphaned'> {
+  const parent = process.ppid
+  return new Promise((done) => {
+    setInterval(() => process.ppid !== parent && done('orphaned'), 1000).unref()
+  })
 }
 
 /** A module whose default export has one function per stage; anything else is said and not restarted. */

@@ -7,9 +7,10 @@ import type { JobTable } from './table.ts'
 export async function insertJob(
   db: Database,
   { dialect: d, profile }: JobTable,
-  values: Record<string, unknown>,
+  given: Record<string, unknown>,
 ): Promise<string> {
   const { id, status } = profile.columns
+  const values = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
   const names = [status, ...Object.keys(values)].map(quoteName).join(', ')
   const [row] = await db.query(
     (run) => run<{ id: string }[]>`

@@ -8,8 +8,12 @@ const STEP_MS = 500
 export interface ProgressGate {
   /** The percentage to store, or null when this report adds nothing. */
   report(pct: number, nowMs: number): number | null
-  /** Monotonic time at which the percentage last rose. */
-  lastRiseMs(): number
+  /** Monotonic time at which the percentage last rose; now, while something else is known to move. */
+  lastRiseMs(nowMs: number): number
+  /** Counts from here: the work begins. */
+  touch(nowMs: number): void
+  /** While a finished file is hashed and uploaded no percentage can rise. Answers how to let go. */
+  hold(): () => void
 }
 
 export function createProgressGate(startMs: number): ProgressGate {
@@ -17,9 +21,12 @@ export function createProgressGate(startMs: number): ProgressGate {
   let told = -STEP_PCT
   let toldAtMs = -Infinity
   let roseAtMs = startMs
+  let holds = 0
   return {
     report(pct, nowMs) {
-      const clamped = Number.isNaN(pct) ? highest : Math.min(Math.max(pct, 0), 100)
+      // Handlers are not all TypeScript: a text or a bigint moves nothing.
+      const isNumber = typeof pct === 'number' && !Number.isNaN(pct)
+      const clamped = isNumber ? Math.min(Math.max(pct, 0), 100) : highest
       if (clamped > highest) {
         highest = clamped
         roseAtMs = nowMs
@@ -31,6 +38,18 @@ export function createProgressGate(startMs: number): ProgressGate {
       toldAtMs = nowMs
       return highest
     },
-    lastRiseMs: () => roseAtMs,
+    lastRiseMs(nowMs) {
+      if (holds > 0) roseAtMs = nowMs
+      return roseAtMs
+    },
+    touch: (nowMs) => {
+      roseAtMs = nowMs
+    },
+    hold() {
+      holds += 1
+      return () => {
+        holds -= 1
+      }
+    },
   }
 }

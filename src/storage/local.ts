@@ -54,10 +54,10 @@ function slotAt({ key, path, folder, staged, beforeMove }: Place): Slot {
   return {
     version: () => asStorageErrors(key, () => versionOf(path)),
     async put(over) {
+      const { dev, ino } = await asStorageErrors(key, () => folder.stat({ bigint: true }))
       await beforeMove?.()
       return asStorageErrors(key, async () => {
-        const { dev, ino } = await folder.stat({ bigint: true })
-        // From here to the move nothing is awaited, so that no other work of this process comes between.
+        // From the fence to the move nothing is awaited, so that no other work of this process comes between.
         requireFolder(dirname(path), { dev, ino })
         const isMoved = over === null ? linkInto(staged, path) : replaceVersion(staged, path, over)
         // Synced before the manifest follows: a seal that survives a power cut means that its artifact did, too.

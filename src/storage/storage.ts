@@ -5,6 +5,8 @@ export const manifestSchema = z.object({
   size: z.int().nonnegative(),
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   contentType: z.string().exactOptional(),
+  /** The table of the job; ids of two tables may be the same number. */
+  table: z.string().exactOptional(),
   jobId: z.string(),
   attempt: z.int(),
   at: z.string(),
@@ -29,16 +31,18 @@ export interface Storage {
   verify(key: string): Promise<Manifest | null>
 }
 
-/** `STORAGE` and `EMPTY_ARTIFACT` may pass with a retry, `VALIDATION` never does. */
-export type StorageCode = 'STORAGE' | 'VALIDATION' | 'EMPTY_ARTIFACT'
+/** `STORAGE` and `EMPTY_ARTIFACT` may pass with a retry, `VALIDATION` and `ARTIFACT_TAKEN` never do. */
+export type StorageCode = 'STORAGE' | 'VALIDATION' | 'EMPTY_ARTIFACT' | 'ARTIFACT_TAKEN'
 
 export class StorageError extends Error {
   readonly code: StorageCode
+  readonly permanent: boolean
 
   constructor(code: StorageCode, message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause })
     this.name = 'StorageError'
     this.code = code
+    this.permanent = code === 'VALIDATION' || code === 'ARTIFACT_TAKEN'
   }
 }
 

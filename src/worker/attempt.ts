@@ -7,6 +7,7 @@ import { describeError } from '../db/errors.ts'
 import type { FinishedRow } from '../db/finish.ts'
 import type { TableHandle } from '../db/open-once.ts'
 import type { Profile } from '../db/profile.ts'
+import { onceMore } from '../db/retry.ts'
 import { cleanDetails, DEFAULT_EVENT_NAMES } from '../job/event.ts'
 import { classifyError, type FailureDetails } from '../job/failure.ts'
 import { createProgressGate } from '../job/progress.ts'
@@ -17,7 +18,7 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { publishArtifact, reuse } from './artifact.ts'
 import { createRunner, type Run } from './child.ts'
 import { type FencedWrites, fencedWrites, LeaseLost } from './fenced-writes.ts'
-import { type Handler, type HandlerContext, JobError } from './handler.ts'
+import { type Handler, type HandlerContext, JobError, type PublishOptions } from './handler.ts'
 import type { Heartbeats } from './heartbeat.ts'
 import type { ClaimedJob, Lease, Leases } from './lease.ts'
 import { openScratch, removeScratch, type ScratchPlace, sizeOf } from './scratch.ts'
@@ -58,13 +59,15 @@ export async function runAttempt(claimed: ClaimedJob, handler: Handler | null, t
   const { heartbeats, log, metrics } = tools
   const abort = new AbortController()
   let isLossCounted = false
+  let isEnding = false
   const lose = (): void => {
     if (!isLossCounted) metrics?.count('worker_lost_leases_total', { table: lease.table })
     isLossCounted = true
     abort.abort(new LeaseLost(lease))
   }
   heartbeats.hold(lease, {
-    onLost: lose,
+    // A beat that crosses our own finish finds nothing to renew: that is no loss.
+    onLost: () => isEnding || lose(),
     onUnknown: () => {
       if (tools.onLeaseUnknown === 'abort') abort.abort(new JobError('LEASE_UNKNOWN', 'renewals do not get through'))
     },
@@ -82,16 +85,19 @@ export async function runAttempt(claimed: ClaimedJob, handler: Handler | null, t
   let outcome: Outcome = 'kept'
   try {
     const key = artifactKey(lease.id, artifactName(lease))
-    if (await unlessAborted(reuse(tools.storage, key), abort.signal)) {
+    if (await unlessAborted(reuse(tools.storage, key, { table: lease.table, jobId: lease.id }), abort.signal)) {
+      isEnding = true
       outcome = await end(lease, null, tools, { short_circuit: true })
       return
     }
     if (!handler) throw new JobError('VALIDATION', `no handler for stage ${lease.stage ?? '(none)'}`)
     scratchDir = await unlessAborted(openScratch(place), abort.signal)
+    gate.touch(performance.now())
     const context = createContext(claimed, { tools, writes, gate, signal: abort.signal, scratchDir, run: runner.run })
     await settleOrAbort(callSafely(handler, context), abort.signal)
     await runner.killAll()
     await writes.settled()
+    isEnding = true
     outcome = await end(lease, null, tools)
     if (outcome === 'lost') lose()
   } catch (error) {
@@ -99,11 +105,14 @@ export async function runAttempt(claimed: ClaimedJob, handler: Handler | null, t
     const cause = abort.signal.aborted ? (abort.signal.reason as unknown) : error
     await runner.killAll()
     await writes.settled()
+    isEnding = true
     outcome = await endBadly(lease, cause, tools)
   } finally {
     stopClocks()
     tools.shutdown.removeEventListener('abort', onShutdown)
     heartbeats.drop(lease)
+    // What the handler left running must not start anything more.
+    abort.abort(new JobError('ATTEMPT_OVER', 'the attempt has ended'))
     if (scratchDir) await tidy({ ...place, scratchDir }, outcome === 'done', tools)
   }
 }
@@ -131,35 +140,43 @@ function createContext(
     signal: parts.signal,
     log: tools.log,
     scratchDir: parts.scratchDir,
-    run: parts.run,
-    async progress(pct) {
+    run: (command, options) => quiet(parts.run(command, options)),
+    progress(pct) {
       const worth = gate.report(pct, performance.now())
-      if (worth === null) return
-      // Often called without waiting; what it would say, the signal says too.
-      await writes.write((table) => writeProgress(tools.db, table, lease, { pct: worth })).catch(() => undefined)
+      // Not waited for: a database that is away must not hold up the work. What a failure would say, the signal says too.
+      if (worth !== null) void quiet(writes.write((table) => writeProgress(tools.db, table, lease, { pct: worth })))
+      return Promise.resolve()
     },
-    async event(type, data = {}) {
-      refuseOwnEvents(type, tools.profile)
-      await writes.write((table) => tellEvent(tools.db, table, lease, { type, details: cleanDetails(data) }))
-    },
-    confirm: () => writes.confirm(),
-    async publish(file, options = {}) {
+    event: (type, data = {}) => quiet(tell(type, cleanDetails(data))),
+    confirm: () => quiet(writes.confirm()),
+    publish: (file, options = {}) => quiet(publish(file, options)),
+  }
+
+  async function tell(type: string, details: Record<string, unknown>): Promise<void> {
+    refuseOwnEvents(type, tools.profile)
+    await writes.write((table) => tellEvent(tools.db, table, lease, { type, details }))
+  }
+
+  async function publish(file: string, options: PublishOptions): Promise<void> {
+    const release = gate.hold()
+    try {
       const key = artifactKey(lease.id, options.name ?? artifactName(lease))
       const { validate } = options
-      const { id: jobId, attempt } = lease
+      const { table, id: jobId, attempt } = lease
       const confirm = (): Promise<void> => writes.confirm()
-      await publishArtifact({
-        storage: tools.storage,
-        key,
-        file,
-        jobId,
-        attempt,
-        confirm,
-        ...(validate ? { validate } : {}),
-      })
-      await writes.write((table) => tellEvent(tools.db, table, lease, { type: 'uploaded', details: { key } }))
-    },
+      const artifact = { storage: tools.storage, key, file, table, jobId, attempt, confirm }
+      await publishArtifact({ ...artifact, ...(validate ? { validate } : {}) })
+      await writes.write((opened) => tellEvent(tools.db, opened, lease, { type: 'uploaded', details: { key } }))
+    } finally {
+      release()
+    }
   }
+}
+
+/** Whoever waits sees the error; when nobody does, it must not end the process: the signal carries it too. */
+function quiet<T>(work: Promise<T>): Promise<T> {
+  work.catch(() => undefined)
+  return work
 }
 
 /** Names that tell of a change of status are written with that change, and by nobody else. */
@@ -224,7 +241,7 @@ function watchClocks(
   const stallMs = tools.stallSec(lease.stage) * 1000
   if (stallMs > 0) {
     const look = (): void => {
-      const stillMs = performance.now() - gate.lastRiseMs()
+      const stillMs = performance.now() - gate.lastRiseMs(performance.now())
       if (stillMs > stallMs) abort.abort(new JobError('STALLED', `no progress for ${Math.round(stillMs / 1000)} s`))
     }
     timers.push(setInterval(look, Math.min(stallMs / 4, 1000)))
@@ -257,7 +274,7 @@ async function endBadly(lease: Lease, cause: unknown, tools: AttemptTools): Prom
   }
   if (cause instanceof Shutdown) {
     const status = await tools.handle
-      .use((table) => releaseJob(tools.db, table, lease, { maxAttempts: tools.maxAttempts }))
+      .use((table) => onceMore(() => releaseJob(tools.db, table, lease, { maxAttempts: tools.maxAttempts })))
       .catch((error: unknown) => {
         log.error({ ...facts, error: describeError(error) }, 'job could not be given back; its lease will run out')
         return null

@@ -52,9 +52,12 @@ export function fencedWrites(
       inTurn(async () => {
         for (;;) {
           signal.throwIfAborted()
+          const sentAt = performance.now()
           const answer = await leases.heartbeatJob(lease)
-          if (answer.ok) return
-          if (answer.code === 'LEASE_LOST') lose()
+          // An answer that was long under way tells of a lease that may be over by now: ask again.
+          const isFresh = performance.now() - sentAt < lease.leaseSec * 500
+          if (answer.ok && isFresh) return
+          if (!answer.ok && answer.code === 'LEASE_LOST') lose()
           signal.throwIfAborted()
           await sleep(CONFIRM_PAUSE_MS, undefined, { signal }).catch(() => undefined)
         }

@@ -1,13 +1,13 @@
 /** What a worker calls: claim a job, keep its lease alive, finish it. Every write carries the fence of its own claim. */
 import { claimDueJobs, claimJobById, type ClaimedRow, readUnclaimed } from '../db/claim.ts'
 import type { Database } from '../db/client.ts'
-import { DeadlineError, describeError, errorCode, isConnectionError, isMalformedId, isTransient } from '../db/errors.ts'
+import { describeError, errorCode, isMalformedId, isTransient } from '../db/errors.ts'
 import { insertJob } from '../db/enqueue.ts'
 import { completeJob, endAttempt, type FinishedRow, readOwnFinish } from '../db/finish.ts'
 import { type Fence, renewLeases } from '../db/heartbeat.ts'
 import { tableHandle } from '../db/open-once.ts'
 import { type Profile, snakeCaseProfile } from '../db/profile.ts'
-import { retryLostRaces } from '../db/retry.ts'
+import { onceMore, retryLostRaces } from '../db/retry.ts'
 import type { JobTable } from '../db/table.ts'
 import { DEFAULT_BACKOFF_LADDER_MS } from '../job/backoff.ts'
 import { classifyFailure, type FailureDetails } from '../job/failure.ts'
@@ -280,16 +280,6 @@ async function unlessAway<T>(
     if (!isTransient(error)) throw error
     onAway?.()
     return refusal('UNAVAILABLE', describeError(error))
-  }
-}
-
-/** The first query on a connection that died while idle fails; heartbeats and finishes may safely be sent twice. */
-async function onceMore<T>(act: () => Promise<T>): Promise<T> {
-  try {
-    return await retryLostRaces(act)
-  } catch (error) {
-    if (!isConnectionError(error) || error instanceof DeadlineError) throw error
-    return act()
   }
 }
 

@@ -42,9 +42,13 @@ export async function endGroup(group: ProcessGroup, graceMs: number, onStubborn:
 
 /** True while a process of the group runs. In a container without an init process, dead grandchildren stay as zombies: they do not count. */
 export function isGroupAlive(group: ProcessGroup): boolean {
-  return (
-    signalGroup(group, 0) && (process.platform !== 'linux' || readdirSync('/proc').some((pid) => isRunning(pid, group)))
-  )
+  if (!signalGroup(group, 0)) return false
+  try {
+    return process.platform !== 'linux' || readdirSync('/proc').some((pid) => isRunning(pid, group))
+  } catch {
+    // Out of descriptors, say: then we do not know better than the signal does.
+    return true
+  }
 }
 
 function isRunning(pid: string, group: ProcessGroup): boolean {

@@ -7,6 +7,7 @@ import { openDatabase } from '../db/client.ts'
 import { describeError } from '../db/errors.ts'
 import { tableHandle } from '../db/open-once.ts'
 import { type Profile, snakeCaseProfile } from '../db/profile.ts'
+import { onceMore } from '../db/retry.ts'
 import { DEFAULT_BACKOFF_LADDER_MS } from '../job/backoff.ts'
 import { DEFAULT_SLA_FACTORS, stagePolicy, type StagePolicy } from '../job/stage.ts'
 import type { Storage } from '../storage/storage.ts'
@@ -64,6 +65,13 @@ export interface Worker {
   died: Promise<Error>
 }
 
+/** Which jobs to ask for. */
+interface Wish {
+  limit?: number
+  stages?: string[]
+  exceptStages?: string[]
+}
+
 export function createWorker(options: WorkerOptions): Worker {
   const { metrics, log = silentLog } = options
   const holder = options.holder ?? newHolder()
@@ -110,6 +118,8 @@ export function createWorker(options: WorkerOptions): Worker {
   const running = new Map<Promise<void>, string>()
   const obstacles = new Map<string, string>()
   let loop: Promise<void> | null = null
+  let turn = 0
+  let hasPaused = false
 
   const tables = profiles.map((profile) => ({
     profile,
@@ -151,7 +161,9 @@ export function createWorker(options: WorkerOptions): Worker {
 
   async function takeFromAll(): Promise<number> {
     let taken = 0
-    for (const table of tables) {
+    // Every round begins with another table, so that a long queue in one does not starve the others.
+    turn = (turn + 1) % tables.length
+    for (const table of [...tables.slice(turn), ...tables.slice(0, turn)]) {
       if (stopping.signal.aborted || running.size >= maxConcurrency) break
       try {
         if (await pauseUnderPressure(table)) return taken
@@ -176,22 +188,24 @@ export function createWorker(options: WorkerOptions): Worker {
     const takesAll = options.handlers.default !== undefined
     const known = Object.keys(options.handlers).filter((stage) => stage !== 'default')
     const limited = Object.keys(stageLimits).filter((stage) => takesAll || known.includes(stage))
+    const wishes: Wish[] = [
+      ...limited.map((stage) => ({ stages: [stage], limit: (stageLimits[stage] ?? 0) - countRunning(stage) })),
+      takesAll ? { exceptStages: limited } : { stages: known.filter((stage) => !limited.includes(stage)) },
+    ]
     let taken = 0
-    for (const stage of limited) {
-      const busy = [...running.values()].filter((each) => each === stage).length
-      const limit = Math.min((stageLimits[stage] ?? 0) - busy, maxConcurrency - running.size)
-      if (limit > 0) taken += await claim(table, { limit, stages: [stage] })
+    // In another order every time, for the same reason.
+    for (const { limit = maxConcurrency, ...which } of turn % 2 === 0 ? wishes : wishes.toReversed()) {
+      const free = Math.min(limit, maxConcurrency - running.size)
+      if (free > 0) taken += await claim(table, { ...which, limit: free })
     }
-    const limit = maxConcurrency - running.size
-    if (limit < 1) return taken
-    const others = takesAll ? { exceptStages: limited } : { stages: known.filter((stage) => !limited.includes(stage)) }
-    return taken + (await claim(table, { limit, ...others }))
+    return taken
   }
 
-  async function claim(
-    { tools }: (typeof tables)[number],
-    wish: { limit: number; stages?: string[]; exceptStages?: string[] },
-  ): Promise<number> {
+  function countRunning(stage: string): number {
+    return [...running.values()].filter((each) => each === stage).length
+  }
+
+  async function claim({ tools }: (typeof tables)[number], wish: Wish & { limit: number }): Promise<number> {
     const claimed = await tools.leases.claimNext({ workerId: holder, ...wish })
     if (!claimed.ok) throw new Error(claimed.error)
     for (const job of claimed.value) {
@@ -224,7 +238,7 @@ export function createWorker(options: WorkerOptions): Worker {
   /** A claim that was under way when the worker was told to stop: nothing has been done yet, so nothing is lost. */
   async function giveBackUnstarted({ lease }: ClaimedJob, tools: AttemptTools): Promise<void> {
     await tools.handle
-      .use((table) => releaseJob(db, table, lease, { maxAttempts }))
+      .use((table) => onceMore(() => releaseJob(db, table, lease, { maxAttempts })))
       .catch((error: unknown) =>
         log.error(
           { jobId: lease.id, error: describeError(error) },
@@ -236,12 +250,18 @@ export function createWorker(options: WorkerOptions): Worker {
   async function pauseUnderPressure({ tools, profile }: (typeof tables)[number]): Promise<boolean> {
     const load = (options.loadPerCore ?? loadPerCore)()
     const limits = { highWatermark: options.highWatermark ?? 100, loadThreshold: options.loadThreshold ?? 0.9 }
+    // The load may be somebody else's and never go away: a worker with nothing to do takes some work between two pauses.
+    if (running.size === 0 && hasPaused) {
+      hasPaused = false
+      return false
+    }
     // The queue is only counted on a busy machine.
     if (load <= limits.loadThreshold) return false
     const dueJobs = await tools.handle.use((table) =>
       countDue(db, table, { upTo: limits.highWatermark + 1, maxAttempts }),
     )
     if (!isUnderPressure({ dueJobs, loadPerCore: load }, limits)) return false
+    hasPaused = true
     metrics?.count('worker_pauses_total', {})
     const pauseSec = options.pauseIntervalSec ?? 5
     log.info(
@@ -268,9 +288,9 @@ export function createWorker(options: WorkerOptions): Worker {
     async stop() {
       stopping.abort()
       wake.ring()
+      const timeout = sleep((options.shutdownTimeoutSec ?? 25) * 1000, undefined, { ref: false })
       await loop
-      const timeoutMs = (options.shutdownTimeoutSec ?? 25) * 1000
-      await Promise.race([Promise.all(running.keys()), sleep(timeoutMs, undefined, { ref: false })])
+      await Promise.race([Promise.all(running.keys()), timeout])
       if (running.size > 0) log.warn({ jobs: running.size }, 'jobs outlast the shutdown; giving them back')
       shutdown.abort()
       await Promise.all(running.keys())

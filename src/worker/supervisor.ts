@@ -48,8 +48,13 @@ export function superviseWorker(options: SupervisorOptions): Supervisor {
       log.info({ holder, childPid: child.pid }, 'worker started')
       const { code, signal } = await endOf(child)
       child = null
-      if (code === 0 && signal === null) return 0
-
+      const isAskedFor = stopping.signal.aborted && (code === 0 || signal === 'SIGTERM' || signal === 'SIGINT')
+      if (isAskedFor) {
+        // Usually nothing is left; what could not be released, or was claimed without our hearing of it, goes back now.
+        await giveBackInTime(holder, 'shutdown')
+        return 0
+      }
+      // Also an exit with code 0, when nobody asked for it: some handler ended the whole process.
       const cause = describeEnd(code, signal, countOomKills() > oomKills)
       crashes = performance.now() - startedAt > SETTLED_MS ? 1 : crashes + 1
       log.error({ holder, cause, crashes }, 'worker ended')
@@ -71,12 +76,16 @@ export function superviseWorker(options: SupervisorOptions): Supervisor {
 
   async function giveBackInTime(holder: string, cause: string): Promise<void> {
     const deadline = performance.now() + GIVE_BACK_LIMIT_MS
+    let isSecondLook = false
     for (let pauseMs = 100; ; pauseMs = Math.min(pauseMs * 2, 2000)) {
       try {
         const jobs = await options.giveBack(holder, cause)
-        log.info({ holder, cause, jobs }, 'leases given back')
+        if (jobs > 0 || !isSecondLook) log.info({ holder, cause, jobs }, 'leases given back')
         unreported += jobs
-        return
+        if (stopping.signal.aborted || isSecondLook) return
+        // A statement of the dead worker may still have been under way on the server.
+        isSecondLook = true
+        await sleep(1000, undefined, { signal: stopping.signal }).catch(() => undefined)
       } catch (error) {
         if (performance.now() > deadline || stopping.signal.aborted) {
           log.error({ holder, error: describeError(error) }, 'leases could not be given back; they will run out')

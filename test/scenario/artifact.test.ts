@@ -33,7 +33,7 @@ function mayMount(): boolean {
 function publish(root: string, jobId: string, file: string): Promise<Published> {
   const key = artifactKey(jobId, 'clip.mp4')
   const storage = createLocalStorage({ root })
-  return publishArtifact({ storage, key, file, jobId, attempt: 2, confirm: () => Promise.resolve() })
+  return publishArtifact({ storage, key, file, table: 'jobs', jobId, attempt: 2, confirm: () => Promise.resolve() })
 }
 
 /** Every artifact that shows under its final name, as size and hash. */

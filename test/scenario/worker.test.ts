@@ -8,6 +8,7 @@ import type { Sql } from 'postgres'
 import { startCluster } from '../support/cluster.ts'
 import { freshDatabase } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
+import { isAlive } from '../support/processes.ts'
 import { startProxy } from '../support/proxy.ts'
 import { runProgram } from '../support/program.ts'
 import { countByStatus, eventTypes, insertJob, readEvents, readJob } from '../support/rows.ts'
@@ -137,6 +138,41 @@ describe('crashes', () => {
       expect(requeued?.details).toMatchObject({ reason: 'worker_exit', cause: 'exit code 1' })
     }
     expect(worker.output()).toContain('stray')
+  }, 30_000)
+
+  test('a handler that leaves the process with code 0 or 2 is a crash like any other', async () => {
+    await using t = await freshDatabase()
+    using place = openPlace()
+    const ids = [await put(t.sql, { exit: 0 }), await put(t.sql, { exit: 2 })]
+    await using worker = startWorker(t.url, place, { MAX_CONCURRENCY: '1' })
+    await eventually(async () => (await countByStatus(t.sql, 'jobs')).done === 2, { withinMs: 20_000 })
+    for (const id of ids) expect(await readJob(t.sql, 'jobs', id)).toMatchObject({ attempt_count: 2 })
+    expect(worker.process.exitCode).toBeNull()
+    expect(await brokenInvariants(t.sql)).toEqual([])
+  }, 30_000)
+
+  test('a program that a handler did not wait for costs its neighbours nothing', async () => {
+    await using t = await freshDatabase()
+    using place = openPlace()
+    const neighbour = await put(t.sql, { ms: 1500 })
+    const careless = await put(t.sql, { careless: true }, { max_attempts: '1' })
+    await using worker = startWorker(t.url, place, { MAX_CONCURRENCY: '2' })
+    await eventually(async () => (await statusOf(t.sql, neighbour)) === 'done', { withinMs: 20_000 })
+    expect(await readJob(t.sql, 'jobs', careless)).toMatchObject({ status: 'failed', fail_reason: 'CHILD_FAILED' })
+    expect(await readJob(t.sql, 'jobs', neighbour)).toMatchObject({ attempt_count: 1 })
+    expect(worker.lines().filter((line) => line.msg === 'worker ended')).toHaveLength(0)
+  }, 30_000)
+
+  test('a worker whose supervisor is killed stops by itself, and gives its job back', async () => {
+    await using t = await freshDatabase()
+    using place = openPlace()
+    const id = await put(t.sql, { ms: 60_000 })
+    await using worker = startWorker(t.url, place, { SHUTDOWN_TIMEOUT_SEC: '0' })
+    await eventually(() => place.notes().length === 1)
+    const child = await childPid(worker)
+    worker.process.kill('SIGKILL')
+    await eventually(() => !isAlive(child), { what: 'the orphaned worker has ended' })
+    await eventually(async () => ['queued', 'processing'].includes(await statusOf(t.sql, id)))
   }, 30_000)
 
   test('W3: killed after it published and before it finished, the retry is done without running again', async () => {

@@ -28,7 +28,7 @@ async function publishUntilKilled({ root, file, name, count = 10_000 }: Publishe
   for (let n = 0; n < count; n += 1) {
     const jobId = `${name}-${n}`
     const key = artifactKey(jobId, 'clip.mp4')
-    await publishArtifact({ storage, key, file, jobId, attempt: 1, confirm: () => Promise.resolve() })
+    await publishArtifact({ storage, key, file, table: 'jobs', jobId, attempt: 1, confirm: () => Promise.resolve() })
   }
 }
 

@@ -245,20 +245,33 @@ describe.each([
 
   test('publishArtifact seals what the handler made, and reuse finds it', async () => {
     await using bench = await open()
-    const input = { storage: bench.storage, key: KEY, jobId: 'job-1', confirm: () => Promise.resolve() }
+    const input = { storage: bench.storage, key: KEY, table: 'jobs', jobId: 'job-1', confirm: () => Promise.resolve() }
     const first = await publishArtifact({ ...input, file: bench.folder.write('a', 'first cut'), attempt: 1 })
     const second = await publishArtifact({ ...input, file: bench.folder.write('b', 'second cut'), attempt: 2 })
 
     expect(first).toMatchObject({ outcome: 'published', manifest: { size: 9, attempt: 1, contentType: 'video/mp4' } })
     expect(second).toEqual({ outcome: 'exists', manifest: first.manifest })
-    expect(await reuse(bench.storage, KEY)).toEqual(first.manifest)
+    expect(await reuse(bench.storage, KEY, { table: 'jobs', jobId: 'job-1' })).toEqual(first.manifest)
+    // Another table may number its jobs alike: its job neither reuses nor replaces this artifact.
+    const stranger = { ...input, table: 'asr_jobs', file: bench.folder.write('c', 'stranger'), attempt: 1 }
+    await expect(publishArtifact(stranger)).rejects.toMatchObject({ code: 'ARTIFACT_TAKEN', permanent: true })
+    await expect(reuse(bench.storage, KEY, { table: 'asr_jobs', jobId: 'job-1' })).rejects.toMatchObject({
+      code: 'ARTIFACT_TAKEN',
+    })
   })
 })
 
 describe('publishArtifact', () => {
   test('refuses an empty file and a missing one, transiently', async () => {
     await using bench = await localBench()
-    const input = { storage: bench.storage, key: KEY, jobId: 'job-1', attempt: 1, confirm: () => Promise.resolve() }
+    const input = {
+      storage: bench.storage,
+      key: KEY,
+      table: 'jobs',
+      jobId: 'job-1',
+      attempt: 1,
+      confirm: () => Promise.resolve(),
+    }
 
     for (const file of [bench.folder.write('empty', ''), join(bench.folder.path, 'missing')]) {
       await expect(publishArtifact({ ...input, file })).rejects.toMatchObject({ code: 'EMPTY_ARTIFACT' })
@@ -271,7 +284,14 @@ describe('publishArtifact', () => {
     const file = bench.folder.write('clip', 'no video')
     const wrong = new Error('no video stream')
     const validate = (): Promise<void> => Promise.reject(wrong)
-    const input = { storage: bench.storage, key: KEY, jobId: 'job-1', attempt: 1, confirm: () => Promise.resolve() }
+    const input = {
+      storage: bench.storage,
+      key: KEY,
+      table: 'jobs',
+      jobId: 'job-1',
+      attempt: 1,
+      confirm: () => Promise.resolve(),
+    }
 
     await expect(publishArtifact({ ...input, file, validate })).rejects.toBe(wrong)
     expect(bench.read(KEY)).toBeNull()
@@ -281,7 +301,14 @@ describe('publishArtifact', () => {
     await using bench = await localBench()
     const file = join(bench.folder.path, 'clip.mp4')
     symlinkSync('/etc/passwd', file)
-    const input = { storage: bench.storage, key: KEY, jobId: 'job-1', attempt: 1, confirm: () => Promise.resolve() }
+    const input = {
+      storage: bench.storage,
+      key: KEY,
+      table: 'jobs',
+      jobId: 'job-1',
+      attempt: 1,
+      confirm: () => Promise.resolve(),
+    }
 
     await expect(publishArtifact({ ...input, file })).rejects.toMatchObject({ code: 'EMPTY_ARTIFACT' })
   })

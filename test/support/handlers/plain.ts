@@ -18,9 +18,22 @@ interface Payload {
   stray?: 'throw' | 'reject'
   progress?: number[]
   exitAfterPublish?: boolean
+  /** On the first attempt, leave the whole process with this code. */
+  exit?: number
+  /** Start a program and do not wait for it when another one fails. */
+  careless?: boolean
 }
 
-async function handle({ job, lease, signal, progress, event, scratchDir, publish }: HandlerContext): Promise<void> {
+async function handle({
+  job,
+  lease,
+  signal,
+  progress,
+  event,
+  scratchDir,
+  publish,
+  run,
+}: HandlerContext): Promise<void> {
   const payload = job.payload as Payload
   note(`start ${lease.id} ${lease.attempt}`)
   signal.addEventListener('abort', () => note(`abort ${lease.id} ${lease.attempt} ${(signal.reason as JobError).code}`))
@@ -31,6 +44,12 @@ async function handle({ job, lease, signal, progress, event, scratchDir, publish
       throw new Error('stray')
     }, 10)
   if (payload.stray === 'reject' && lease.attempt === 1) void Promise.reject(new Error('stray'))
+  if (payload.exit !== undefined && lease.attempt === 1) process.exit(payload.exit)
+  if (payload.careless) {
+    const forgotten = run(['sleep', '30'])
+    await run(['false'])
+    await forgotten
+  }
   if (payload.blockMs) {
     for (const until = performance.now() + payload.blockMs; performance.now() < until;);
   }
