@@ -2,6 +2,7 @@
 import type { Database } from './client.ts'
 import { isShapeError } from './errors.ts'
 import type { Profile } from './profile.ts'
+import { onceMore } from './retry.ts'
 import { type JobTable, openTable } from './table.ts'
 
 export interface TableHandle {
@@ -13,7 +14,7 @@ export function tableHandle(db: Database, profile: Profile): TableHandle {
   let opened: Promise<JobTable> | null = null
   return {
     async use(use) {
-      opened ??= openTable(db, profile)
+      opened ??= onceMore(() => openTable(db, profile))
       const mine = opened
       try {
         return await use(await mine)
