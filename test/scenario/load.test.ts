@@ -188,6 +188,40 @@ describe('limits', () => {
     expect(row).toEqual({ status: 'queued', attempt_count: 1, max_attempts: 4, locked_by: null })
   })
 
+  test('X19: a claim that is under way when the worker is told to stop strands nothing', async () => {
+    await using t = await freshDatabase()
+    using place = openPlace()
+    let runs = 0
+    const worker = createWorker({
+      ...options(t.url, place),
+      handlers: {
+        clip() {
+          runs += 1
+          return Promise.resolve()
+        },
+      },
+    })
+    worker.start()
+    await insertMany(t.sql, 'asr_jobs', 1, { stage: `'clip'` })
+    const stopped = await t.sql.begin(async (host) => {
+      await host`lock table jobs in access exclusive mode`
+      await host`insert into jobs (stage) values ('clip')`
+      const waiting = (): PromiseLike<readonly unknown[]> =>
+        t.sql`select 1 from pg_stat_activity where application_name = 'leasehold worker' and wait_event_type = 'Lock' and datname = current_database()`
+      await eventually(async () => (await waiting()).length > 0, { what: 'the claim waits' })
+      return { stopping: worker.stop() }
+    })
+    await stopped.stopping
+    const [row] = await t.sql`select status, attempt_count, max_attempts, locked_by from jobs`
+    expect(row).toMatchObject({ status: 'queued', locked_by: null })
+    expect(runs).toBe(0)
+    expect([
+      { attempt_count: 0, max_attempts: 3 },
+      { attempt_count: 1, max_attempts: 4 },
+    ]).toContainEqual({ attempt_count: row?.attempt_count as number, max_attempts: row?.max_attempts as number })
+    expect(await brokenInvariants(t.sql)).toEqual([])
+  })
+
   test('what a handler tells can be stored, and our own names are refused', async () => {
     await using t = await freshDatabase()
     using place = openPlace()
