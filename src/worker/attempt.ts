@@ -1,24 +1,24 @@
 /** One attempt of one job: runs its handler, watches its deadlines, and ends it behind its fence. */
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { releaseJob, tellEvent, writeProgress } from '../db/attempt.ts'
+import { releaseJob } from '../db/attempt.ts'
 import type { Database } from '../db/client.ts'
 import { describeError } from '../db/errors.ts'
 import type { FinishedRow } from '../db/finish.ts'
 import type { TableHandle } from '../db/open-once.ts'
 import type { Profile } from '../db/profile.ts'
 import { onceMore } from '../db/retry.ts'
-import { cleanDetails, DEFAULT_EVENT_NAMES } from '../job/event.ts'
 import { classifyError, type FailureDetails } from '../job/failure.ts'
 import { createProgressGate } from '../job/progress.ts'
 import { runDeadlineSec, type StagePolicy } from '../job/stage.ts'
 import { artifactKey, type Storage } from '../storage/storage.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { publishArtifact, reuse } from './artifact.ts'
-import { createRunner, type Run } from './child.ts'
-import { type FencedWrites, fencedWrites, LeaseLost } from './fenced-writes.ts'
-import { type Handler, type HandlerContext, JobError, type PublishOptions } from './handler.ts'
+import { reuse } from './artifact.ts'
+import { createRunner } from './child.ts'
+import { artifactName, createContext } from './context.ts'
+import { fencedWrites, LeaseLost } from './fenced-writes.ts'
+import { type Handler, type HandlerContext, JobError } from './handler.ts'
 import type { Heartbeats } from './heartbeat.ts'
 import type { ClaimedJob, Lease, Leases } from './lease.ts'
 import { openScratch, removeScratch, type ScratchPlace, sizeOf } from './scratch.ts'
@@ -120,73 +120,6 @@ export async function runAttempt(claimed: ClaimedJob, handler: Handler | null, t
 /** A handler may also be a plain function that throws at once. */
 async function callSafely(handler: Handler, context: HandlerContext): Promise<void> {
   await handler(context)
-}
-
-function createContext(
-  { lease, job }: ClaimedJob,
-  parts: {
-    tools: AttemptTools
-    writes: FencedWrites
-    gate: ReturnType<typeof createProgressGate>
-    signal: AbortSignal
-    scratchDir: string
-    run: Run
-  },
-): HandlerContext {
-  const { tools, writes, gate } = parts
-  return {
-    job,
-    lease,
-    signal: parts.signal,
-    log: tools.log,
-    scratchDir: parts.scratchDir,
-    run: (command, options) => quiet(parts.run(command, options)),
-    progress(pct) {
-      const worth = gate.report(pct, performance.now())
-      // Not waited for: a database that is away must not hold up the work. What a failure would say, the signal says too.
-      if (worth !== null) void quiet(writes.write((table) => writeProgress(tools.db, table, lease, { pct: worth })))
-      return Promise.resolve()
-    },
-    event: (type, data = {}) => quiet(tell(type, cleanDetails(data))),
-    confirm: () => quiet(writes.confirm()),
-    publish: (file, options = {}) => quiet(publish(file, options)),
-  }
-
-  async function tell(type: string, details: Record<string, unknown>): Promise<void> {
-    refuseOwnEvents(type, tools.profile)
-    await writes.write((table) => tellEvent(tools.db, table, lease, { type, details }))
-  }
-
-  async function publish(file: string, options: PublishOptions): Promise<void> {
-    const release = gate.hold()
-    try {
-      const key = artifactKey(lease.id, options.name ?? artifactName(lease))
-      const { validate } = options
-      const { table, id: jobId, attempt } = lease
-      const confirm = (): Promise<void> => writes.confirm()
-      const artifact = { storage: tools.storage, key, file, table, jobId, attempt, confirm }
-      await publishArtifact({ ...artifact, ...(validate ? { validate } : {}) })
-      await writes.write((opened) => tellEvent(tools.db, opened, lease, { type: 'uploaded', details: { key } }))
-    } finally {
-      release()
-    }
-  }
-}
-
-/** Whoever waits sees the error; when nobody does, it must not end the process: the signal carries it too. */
-function quiet<T>(work: Promise<T>): Promise<T> {
-  work.catch(() => undefined)
-  return work
-}
-
-/** Names that tell of a change of status are written with that change, and by nobody else. */
-function refuseOwnEvents(type: string, profile: Profile): void {
-  const { progress: _, ...ours } = profile.events?.names ?? DEFAULT_EVENT_NAMES
-  if (type.trim() !== '' && !Object.values(ours).includes(type)) return
-  throw new JobError(
-    'VALIDATION',
-    `an event of a handler cannot be called ${JSON.stringify(type)}: that name has its own meaning`,
-  )
 }
 
 /** A handler that has not settled a moment after its abort is left to itself: everything it could still write is fenced. */
@@ -299,9 +232,4 @@ async function tidy(
   } catch (error) {
     log.warn({ jobId, scratchDir, error: describeError(error) }, 'scratch could not be tidied')
   }
-}
-
-/** What a retry looks for before it runs anything. */
-function artifactName({ table, stage }: Lease): string {
-  return stage === 'asr' || table.split('.').at(-1) === 'asr_jobs' ? 'transcript.json' : 'clip.mp4'
 }
