@@ -210,7 +210,7 @@ describe('outages', () => {
     }
     const metrics = createMetrics({ stages: ['clip'], tables: ['jobs'] })
     const leases = createLeases({ db: open(), table: 'jobs', stages })
-    const reaper = createReaper({ db: open(), tables: ['jobs'], stages, heartbeatSec, metrics, intervalSec: 60 })
+    const reaper = createReaper({ db: open(), tables: ['jobs'], stages, heartbeatSec, metrics, intervalSec: 0.5 })
 
     await insertMany(cluster.sql, 'jobs', 12, { stage: `'clip'` })
     const claimed = await leases.claimNext({ workerId: 'healthy', limit: 11 })
@@ -218,17 +218,22 @@ describe('outages', () => {
     if (!claimed.ok || !doomed.ok) throw new Error('nothing claimed')
     const held = claimed.value.map(({ lease }) => lease)
     const beating = new AbortController()
+    let isCutOff = false
     const beats = (async (): Promise<void> => {
       while (!beating.signal.aborted) {
-        await leases.heartbeatJobs(held)
-        await sleep(heartbeatSec * 1000, undefined, { signal: beating.signal }).catch(() => undefined)
+        // The workers come back a moment after the reaper does: only the grace keeps their jobs.
+        if (!isCutOff) await leases.heartbeatJobs(held)
+        await sleep(250, undefined, { signal: beating.signal }).catch(() => undefined)
       }
     })()
     reaper.start()
     await sleep(1000)
+    isCutOff = true
     await cluster.stop()
-    await sleep(6000)
+    await sleep(5000)
     await cluster.start()
+    await sleep(600)
+    isCutOff = false
 
     const lost = doomed.value[0]?.lease.id ?? ''
     await eventually(async () => (await readJob(cluster.sql, 'jobs', lost)).status === 'queued', { withinMs: 20_000 })
