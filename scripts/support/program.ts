@@ -28,7 +28,7 @@ export interface Target {
 export async function findDatabase(config: Config, log: Pick<Logger, 'info'>): Promise<Target> {
   if (config.database.url !== null)
     return { url: config.database.url, isEmbedded: false, stop: () => Promise.resolve() }
-  log.info({ dataDir: config.database.dataDir }, 'DATABASE_URL is not set: starting an embedded PostgreSQL')
+  log.info({ dataDir: config.database.dataDir }, 'DATABASE_URL is not set: using an embedded PostgreSQL')
   const server = await startEmbedded({ dataDir: config.database.dataDir })
   return { url: server.url, isEmbedded: true, stop: () => server.stop() }
 }
