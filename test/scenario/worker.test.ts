@@ -167,12 +167,14 @@ describe('crashes', () => {
     await using t = await freshDatabase()
     using place = openPlace()
     const id = await put(t.sql, { ms: 60_000 })
-    await using worker = startWorker(t.url, place, { SHUTDOWN_TIMEOUT_SEC: '0' })
+    // Away from our bunfig.toml, whose noOrphans would end the worker on the spot.
+    await using worker = startWorker(t.url, place, { SHUTDOWN_TIMEOUT_SEC: '0' }, '/tmp')
     await eventually(() => place.notes().length === 1)
     const child = await childPid(worker)
     worker.process.kill('SIGKILL')
     await eventually(() => !isAlive(child), { what: 'the orphaned worker has ended' })
-    await eventually(async () => ['queued', 'processing'].includes(await statusOf(t.sql, id)))
+    expect(await readJob(t.sql, 'jobs', id)).toMatchObject({ status: 'queued', attempt_count: 1, max_attempts: 4 })
+    expect((await eventTypes(t.sql, id)).at(-1)).toBe('aborted:shutdown')
   }, 30_000)
 
   test('W3: killed after it published and before it finished, the retry is done without running again', async () => {

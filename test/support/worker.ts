@@ -37,9 +37,10 @@ export function openPlace(): Place {
   }
 }
 
-export function startWorker(url: string, place: Place, env: Record<string, string> = {}): Program {
+export function startWorker(url: string, place: Place, env: Record<string, string> = {}, cwd = ROOT): Program {
   const handlers = join(ROOT, 'test', 'support', 'handlers', 'plain.ts')
-  return runProgram('worker.ts', { ...TEST_PACE, ...place.env, DATABASE_URL: url, WORKER_HANDLERS: handlers, ...env })
+  const all = { ...TEST_PACE, ...place.env, DATABASE_URL: url, WORKER_HANDLERS: handlers, ...env }
+  return runProgram('worker.ts', all, [], cwd)
 }
 
 /** The worker alone, as under a process manager that only restarts: nobody gives its leases back. */
