@@ -10,6 +10,7 @@ export interface EventNames {
   reaperRequeued: string
   reaperFailed: string
   requeuedStale: string
+  undispatched: string
   progress: string
   aborted: string
 }
@@ -23,6 +24,7 @@ export const DEFAULT_EVENT_NAMES: EventNames = {
   reaperRequeued: 'reaper:requeued',
   reaperFailed: 'reaper:failed(timeout)',
   requeuedStale: 'requeued:stale',
+  undispatched: 'requeued:undispatched',
   progress: 'progress',
   aborted: 'aborted:shutdown',
 }

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Sql } from 'postgres'
 
 import { migrate, planMigration } from '../../src/db/migrate.ts'
-import { snakeCaseProfile } from '../../src/db/profile.ts'
+import { snakeCaseProfile } from '../../src/db/profiles.ts'
 import { openTable, TableRejected } from '../../src/db/table.ts'
 import { freshDatabase, type TestDatabase } from '../support/database.ts'
 import { runProgram } from '../support/program.ts'

@@ -1,6 +1,7 @@
 /** Tables as teams have them before we come: other id types, other status types, other names. Every database suite runs on each. */
 import { migrate } from '../../src/db/migrate.ts'
-import { type Profile, snakeCaseProfile } from '../../src/db/profile.ts'
+import type { Profile } from '../../src/db/profile.ts'
+import { snakeCaseProfile } from '../../src/db/profiles.ts'
 import { freshDatabase, type TestDatabase } from './database.ts'
 import { watchTable } from './witness.ts'
 
