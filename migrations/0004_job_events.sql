@@ -1,11 +1,11 @@
--- One row per change of a job. :event_job_id is the type of the job tables' id, or text where they differ.
+-- One row per change of a job. {event_job_id} is the type of the job tables' id, or text where they differ.
 
--- unless table :events
-create table if not exists :events (
+-- unless table {events}
+create table if not exists {events} (
   id bigint generated always as identity primary key,
-  job_id :event_job_id not null,
-  data jsonb not null
+  {event_job} {event_job_id} not null,
+  {event_data} jsonb not null
 );
 
--- unless index on :events (job_id)
-create index concurrently if not exists :events_index on :events (job_id);
+-- unless index on {events} ({event_job})
+create index concurrently if not exists {events_index} on {events} ({event_job});

@@ -2,7 +2,7 @@
 import { openDatabase } from '../src/db/client.ts'
 import { describeError, isConnectionError } from '../src/db/errors.ts'
 import { migrate, planMigration } from '../src/db/migrate.ts'
-import { EXIT_CONFIGURATION, findDatabase, readConfigOrExit } from './support/program.ts'
+import { EXIT_CONFIGURATION, findDatabase, migrationOf, readConfigOrExit, readTablesOrExit } from './support/program.ts'
 
 const unknown = process.argv.slice(2).filter((argument) => argument !== '--print')
 if (unknown.length > 0) {
@@ -15,7 +15,8 @@ const say = (line: string): boolean => process.stderr.write(`${line}\n`)
 const config = readConfigOrExit()
 const target = await findDatabase(config, { info: (_facts: unknown, line?: string) => say(line ?? '') })
 const db = openDatabase({ url: target.url, queryTimeoutSec: 30, applicationName: 'leasehold migrate' })
-const options = { tables: config.reaper.tables, maxAttempts: config.maxAttempts, onProgress: say }
+const profiles = await readTablesOrExit(config, config.reaper.tables)
+const options = { ...migrationOf(config, profiles), onProgress: say }
 
 let exitCode = 0
 try {

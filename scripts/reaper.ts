@@ -2,19 +2,21 @@
 import { openDatabase } from '../src/db/client.ts'
 import { surviveLostSocketWrites } from '../src/db/crash-filter.ts'
 import { migrate } from '../src/db/migrate.ts'
+import { knownStages } from '../src/db/rules.ts'
 import { createReaper } from '../src/reaper/loop.ts'
 import { createLog } from '../src/telemetry/log.ts'
 import { createMetrics } from '../src/telemetry/metrics.ts'
 import { startTelemetryServer } from '../src/telemetry/server.ts'
-import { findDatabase, readConfigOrExit, untilStopped } from './support/program.ts'
+import { findDatabase, readConfigOrExit, migrationOf, readTablesOrExit, untilStopped } from './support/program.ts'
 
 const config = readConfigOrExit()
 const stopped = untilStopped()
 const log = createLog({ level: config.logLevel })
 for (const warning of config.warnings) log.warn(warning)
 
-const { tables } = config.reaper
-const metrics = createMetrics({ stages: Object.keys(config.stages.leaseSec), tables })
+const profiles = await readTablesOrExit(config, config.reaper.tables)
+const tables = profiles.map(({ table }) => table)
+const metrics = createMetrics({ stages: knownStages(profiles, config.stages), tables })
 surviveLostSocketWrites(() => log.warn('a connection closed while it was written to; its query runs into the deadline'))
 
 const target = await findDatabase(config, log)
@@ -29,13 +31,13 @@ const db = openDatabase({
     log.debug({ reason }, 'database client replaced')
   },
 })
-if (target.isEmbedded) await migrate(db, target.url, { tables, maxAttempts: config.maxAttempts })
+if (target.isEmbedded) await migrate(db, target.url, migrationOf(config, profiles))
 
 const reaper = createReaper({
   db,
   log,
   metrics,
-  tables,
+  tables: profiles,
   heartbeatSec: config.heartbeatSec,
   stages: config.stages,
   leaseTimeoutSec: config.leaseTimeoutSec,
@@ -43,6 +45,7 @@ const reaper = createReaper({
   intervalSec: config.reaper.intervalSec,
   batchSize: config.reaper.batchSize,
   maxAttempts: config.maxAttempts,
+  queuedOrphanSec: config.reaper.queuedOrphanSec,
   backoffLadderMs: config.backoffLadderMs,
 })
 const server = startTelemetryServer({

@@ -5,11 +5,11 @@ import { openDatabase } from '../src/db/client.ts'
 import { surviveLostSocketWrites } from '../src/db/crash-filter.ts'
 import { migrate } from '../src/db/migrate.ts'
 import { tableHandle } from '../src/db/open-once.ts'
-import { snakeCaseProfile } from '../src/db/profiles.ts'
 import { giveBack } from '../src/db/reap.ts'
 import { createLog } from '../src/telemetry/log.ts'
 import { superviseWorker } from '../src/worker/supervisor.ts'
-import { EXIT_CONFIGURATION, findDatabase, readConfigOrExit } from './support/program.ts'
+import { rulesFor } from '../src/db/rules.ts'
+import { EXIT_CONFIGURATION, findDatabase, migrationOf, readConfigOrExit, readTablesOrExit } from './support/program.ts'
 import { EXIT_HOPELESS, runWorker } from './support/worker.ts'
 
 const config = readConfigOrExit()
@@ -19,9 +19,10 @@ if (config.worker.handlers === null) {
   process.exit(EXIT_CONFIGURATION)
 }
 
+const profiles = await readTablesOrExit(config, config.worker.tables)
 const holder = process.env.LEASEHOLD_HOLDER
 if (holder !== undefined) {
-  await runWorker(config, holder, log)
+  await runWorker(config, profiles, holder, log)
 } else {
   // Until there is a worker to stop, a signal ends us at once; the embedded database dies with us.
   let stop = (signal: NodeJS.Signals): void => process.exit(signal === 'SIGTERM' ? 143 : 130)
@@ -31,15 +32,18 @@ if (holder !== undefined) {
   const target = await findDatabase(config, log)
   const db = openDatabase({ url: target.url, poolMax: 1, queryTimeoutSec: 5, applicationName: 'leasehold supervisor' })
   const { maxAttempts, backoffLadderMs: ladderMs } = config
-  if (target.isEmbedded) await migrate(db, target.url, { tables: config.reaper.tables, maxAttempts })
+  if (target.isEmbedded)
+    await migrate(db, target.url, migrationOf(config, await readTablesOrExit(config, config.reaper.tables)))
 
-  const handles = config.worker.tables.map((table) => tableHandle(db, snakeCaseProfile(table)))
-  const rules = {
+  const general = {
     stages: config.stages,
     leaseTimeoutSec: config.leaseTimeoutSec,
     nullLeaseSec: config.reaper.nullLeaseSec,
-    outage: null,
   }
+  const watched = profiles.map((profile) => ({
+    handle: tableHandle(db, profile),
+    rules: { ...rulesFor(profile, general), outage: null },
+  }))
   const supervisor = superviseWorker({
     log,
     hopelessCode: EXIT_HOPELESS,
@@ -57,7 +61,7 @@ if (holder !== undefined) {
       }),
     async giveBack(name, cause) {
       const given = await Promise.all(
-        handles.map((handle) =>
+        watched.map(({ handle, rules }) =>
           handle.use((table) => giveBack(db, table, { rules, maxAttempts, ladderMs }, { holder: name, cause })),
         ),
       )

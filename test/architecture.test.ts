@@ -19,8 +19,9 @@ const ARROWS: Record<string, string[]> = {
   config: ['job'],
   db: ['job'],
   telemetry: ['job'],
-  worker: ['db', 'job', 'result.ts', 'storage', 'telemetry'],
-  reaper: ['db', 'job', 'telemetry'],
+  dispatch: ['job', 'telemetry'],
+  worker: ['db', 'dispatch', 'job', 'result.ts', 'storage', 'telemetry'],
+  reaper: ['db', 'dispatch', 'job', 'telemetry'],
 }
 
 const folderOf = (path: string): string => path.split('/')[0] ?? path

@@ -3,6 +3,10 @@ import type { Logger } from 'pino'
 
 import { type Config, ConfigError, loadConfig } from '../../src/config/config.ts'
 import { startEmbedded } from '../../src/db/embedded.ts'
+import type { MigrationOptions } from '../../src/db/migrate.ts'
+import type { Profile } from '../../src/db/profile.ts'
+import { loadProfiles, pickProfiles, ProfileError } from '../../src/db/profile-file.ts'
+import { snakeCaseProfile } from '../../src/db/profiles.ts'
 
 /** Exit codes: 0 done, 1 failed, 2 usage or configuration. */
 export const EXIT_CONFIGURATION = 2
@@ -16,6 +20,23 @@ export function readConfigOrExit(): Config {
     process.stderr.write(`${error.message}\nEvery variable is explained in .env.example.\n`)
     return process.exit(EXIT_CONFIGURATION)
   }
+}
+
+/** The tables in force: those of LEASEHOLD_TABLES, picked by name where names are set, else in our own spelling. Or the end. */
+export async function readTablesOrExit(config: Config, names: string[] | null): Promise<Profile[]> {
+  try {
+    if (config.tablesFile === null) return (names ?? []).map(snakeCaseProfile)
+    return pickProfiles(await loadProfiles(config.tablesFile), names, config.tablesFile)
+  } catch (error) {
+    if (!(error instanceof ProfileError)) throw error
+    process.stderr.write(`${error.message}\ndocs/attach.md explains every entry; bun run attach TABLE proposes one.\n`)
+    return process.exit(EXIT_CONFIGURATION)
+  }
+}
+
+/** What a migration of these tables must know. */
+export function migrationOf(config: Config, profiles: Profile[]): MigrationOptions {
+  return { tables: profiles, maxAttempts: config.maxAttempts, isAttached: config.tablesFile !== null }
 }
 
 export interface Target {

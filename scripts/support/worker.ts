@@ -14,16 +14,19 @@ import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { startTelemetryServer } from '../../src/telemetry/server.ts'
 import type { Handlers } from '../../src/worker/handler.ts'
 import { createWorker } from '../../src/worker/runtime.ts'
+import { knownStages } from '../../src/db/rules.ts'
+import type { Profile } from '../../src/db/profile.ts'
 import { untilStopped } from './program.ts'
 
 /** How the worker tells its supervisor that no restart can mend it: a code no program uses by chance. */
 export const EXIT_HOPELESS = 78
 
-export async function runWorker(config: Config, holder: string, log: Logger): Promise<never> {
+export async function runWorker(config: Config, profiles: Profile[], holder: string, log: Logger): Promise<never> {
   const stopped = Promise.race([untilStopped(), untilOrphaned()])
-  const { tables, handlers: module, maxConcurrency, ...settings } = config.worker
+  const { tables: _, handlers: module, maxConcurrency, ...settings } = config.worker
+  const tables = profiles.map(({ table }) => table)
   const handlers = await loadHandlers(module ?? '')
-  const metrics = createMetrics({ stages: Object.keys(config.stages.leaseSec), tables })
+  const metrics = createMetrics({ stages: knownStages(profiles, config.stages), tables })
   metrics.count('worker_recovered_jobs_total', { reason: 'worker_exit' }, Number(process.env.LEASEHOLD_RECOVERED ?? 0))
   surviveLostSocketWrites(() =>
     log.warn('a connection closed while it was written to; its query runs into the deadline'),
@@ -36,7 +39,7 @@ export async function runWorker(config: Config, holder: string, log: Logger): Pr
     databaseUrl: config.database.url ?? '',
     prepare: config.database.prepare,
     queryTimeoutSec: config.database.queryTimeoutSec,
-    tables,
+    tables: profiles,
     handlers,
     holder,
     storage: config.storage.s3 ? createS3Storage(config.storage.s3) : createLocalStorage({ root: config.storage.dir }),

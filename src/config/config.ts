@@ -25,7 +25,17 @@ export interface Config {
   maxAttempts: number
   backoffLadderMs: readonly number[]
   stages: StagePolicy
-  reaper: { tables: string[]; intervalSec: number; batchSize: number; nullLeaseSec: number }
+  /** Where the tables are described; null: they are in our own spelling. */
+  tablesFile: string | null
+  queueProvider: 'poll' | 'pgboss'
+  /** `tables` is null where the file of tables decides. */
+  reaper: {
+    tables: string[] | null
+    intervalSec: number
+    batchSize: number
+    nullLeaseSec: number
+    queuedOrphanSec: number
+  }
   worker: WorkerConfig
   scratch: { dir: string; keepOnSuccess: boolean; retentionHours: number }
   storage: { dir: string; s3: S3Config | null }
@@ -36,7 +46,7 @@ export interface Config {
 }
 
 export interface WorkerConfig {
-  tables: string[]
+  tables: string[] | null
   handlers: string | null
   /** Null: as many as there are cores. */
   maxConcurrency: number | null
@@ -100,14 +110,17 @@ export function loadConfig(env: Environment = process.env): Config {
       defaultLeaseSec: must(values.defaultLeaseSec),
       maxRuntimeSec: must(values.maxRuntimeSec),
     }),
+    tablesFile: values.tablesFile,
+    queueProvider: must(values.queueProvider),
     reaper: {
-      tables: must(values.reaperTables),
+      tables: tableNamesOf(env, values, 'reaperTables'),
       intervalSec: must(values.reaperIntervalSec),
       batchSize: must(values.reaperBatchSize),
       nullLeaseSec: must(values.reaperNullLeaseSec),
+      queuedOrphanSec: must(values.queuedOrphanSec),
     },
     worker: {
-      tables: must(values.workerTables),
+      tables: tableNamesOf(env, values, 'workerTables'),
       handlers: values.workerHandlers,
       maxConcurrency: values.maxConcurrency,
       stageConcurrency,
@@ -135,6 +148,12 @@ export function loadConfig(env: Environment = process.env): Config {
   checkTogether(env, config, values, faults)
   if (faults.length > 0) throw new ConfigError(faults)
   return config
+}
+
+/** With a file of tables, names that nobody set are not the default ones but all of the file's. */
+function tableNamesOf(env: Environment, values: Values, key: 'reaperTables' | 'workerTables'): string[] | null {
+  const isSet = SETTINGS[key].names.some((name) => env[name] !== undefined)
+  return values.tablesFile !== null && !isSet ? null : must(values[key])
 }
 
 /** Every name that is set is checked, also one that a stronger name overrules: it is a mistake either way. */

@@ -104,11 +104,17 @@ export const SETTINGS = {
   clipFactor: slaFactor('CLIP_SLA_FACTOR', '6'),
   asrFactor: slaFactor('ASR_SLA_FACTOR', '12'),
   burninFactor: slaFactor('BURNIN_SLA_FACTOR', '8'),
+  tablesFile: setting({
+    names: ['LEASEHOLD_TABLES'],
+    kind: text('the path of a JSON file or a module'),
+    fallback: null,
+    help: 'File that describes your tables: columns, status words, events, policy. Unset: tables in our own spelling.',
+  }),
   reaperTables: setting({
     names: ['REAPER_TABLES'],
     kind: tableNames(),
     fallback: 'jobs,asr_jobs',
-    help: 'Tables the reaper watches and bun run migrate prepares.',
+    help: 'Tables the reaper watches and bun run migrate prepares. With LEASEHOLD_TABLES: those of the file, unless set.',
   }),
   reaperIntervalSec: setting({
     names: ['REAPER_INTERVAL_SEC'],
@@ -128,11 +134,23 @@ export const SETTINGS = {
     fallback: '3600',
     help: 'A job with neither lease nor heartbeat is stale when it started longer ago than this.',
   }),
+  queuedOrphanSec: setting({
+    names: ['QUEUED_ORPHAN_SEC'],
+    kind: seconds({ min: 1, max: 30 * DAY }),
+    fallback: '300',
+    help: 'A job that is queued and due for longer than this was lost on its way: reported, or published again.',
+  }),
+  queueProvider: setting({
+    names: ['QUEUE_PROVIDER'],
+    kind: oneOf('poll', 'pgboss'),
+    fallback: 'poll',
+    help: 'How due jobs reach workers: poll (they ask the table) or pgboss (ids are published through pg-boss).',
+  }),
   workerTables: setting({
     names: ['WORKER_TABLES'],
     kind: tableNames(),
     fallback: 'jobs',
-    help: 'Tables that bun run start:worker takes jobs from.',
+    help: 'Tables that bun run start:worker takes jobs from. With LEASEHOLD_TABLES: those of the file, unless set.',
   }),
   workerHandlers: setting({
     names: ['WORKER_HANDLERS'],

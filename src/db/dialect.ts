@@ -2,6 +2,7 @@
 import { JITTER_FRACTION } from '../job/backoff.ts'
 import { STATUSES, type Status } from '../job/status.ts'
 import { type CatalogTable, quotedTable } from './catalog.ts'
+import { type EventsHome, filledColumns } from './events-home.ts'
 import type { ColumnKey, Profile } from './profile.ts'
 import { type Fragment, join, list, quoteLiteral, quoteName, raw, sql } from './sql.ts'
 
@@ -60,7 +61,7 @@ const CUT_TO_FIT: ReadonlySet<ColumnKey> = new Set(['failCode', 'failReason'])
 /** The time of the statement: not frozen by a surrounding transaction, and the same for all its rows. */
 export const NOW: Fragment = sql`statement_timestamp()`
 
-export function createDialect(profile: Profile, jobs: CatalogTable, events: CatalogTable | null): Dialect {
+export function createDialect(profile: Profile, jobs: CatalogTable, home: EventsHome | null): Dialect {
   const { columns } = profile
   const statusType = jobs.columns.get(columns.status)?.type ?? 'text'
   const has = (column: string | null): column is string => column !== null && jobs.columns.has(column)
@@ -71,6 +72,7 @@ export function createDialect(profile: Profile, jobs: CatalogTable, events: Cata
   const read = Object.fromEntries(
     Object.entries(columns).map(([key, column]) => [key, column === null ? absent(key as ColumnKey) : of(column)]),
   ) as Record<ColumnKey, Fragment>
+  if (profile.stage !== null) read.stage = raw(`${quoteLiteral(profile.stage)}::text`)
 
   /** An explicit cast cuts a text to the length of its column, where an assignment would refuse it. */
   const assign = (column: string, cutToFit: boolean, value: Fragment): Fragment => {
@@ -109,10 +111,10 @@ export function createDialect(profile: Profile, jobs: CatalogTable, events: Cata
       sql`${isStill('processing')}
           and ${read.holder} = ${holder}
           and ${read.attempts} = ${attempt}`,
-    tell: (event) => tellFragment(profile, jobs, events, event),
+    tell: (event) => tellFragment(profile, jobs, home, event),
     told: ({ id, types, by }) => {
-      if (!profile.events) return sql`select null::text as type where false`
-      const { table, jobId, data } = profile.events
+      if (!profile.events || !home) return sql`select null::text as type where false`
+      const { jobId, data } = profile.events
       const json = sql`e.${raw(quoteName(data))}`
       const author = by
         ? sql`and ${json} -> 'details' ->> 'attempt' = ${String(by.attempt)}::text
@@ -120,7 +122,7 @@ export function createDialect(profile: Profile, jobs: CatalogTable, events: Cata
         : sql``
       return sql`
         select ${json} ->> 'type' as type
-        from ${raw(quotedTable(table))} as e
+        from ${raw(quotedTable(home.table))} as e
         where e.${raw(quoteName(jobId))} = ${id}
           and ${json} ->> 'type' = any(${list(types)}::text[])
           and ${json} ->> 'table' = ${profile.table}::text
@@ -143,19 +145,29 @@ function believable(column: string): Fragment {
   return sql`case when ${of(column)} <= ${NOW} + interval '24 hours' then ${of(column)} end`
 }
 
-function tellFragment(profile: Profile, jobs: CatalogTable, events: CatalogTable | null, event: EventRows): Fragment {
-  if (!profile.events || !events) return sql`select 1 where false`
-  const { table, jobId, data } = profile.events
+function tellFragment(profile: Profile, jobs: CatalogTable, home: EventsHome | null, event: EventRows): Fragment {
+  if (!profile.events || !home) return sql`select 1 where false`
+  const { events } = profile
+  const typeOf = (column: string): string => home.catalog.columns.get(column)?.type ?? 'text'
   const idType = jobs.columns.get(profile.columns.id)?.type
-  const eventIdType = events.columns.get(jobId)?.type ?? idType ?? 'text'
-  const id = idType === eventIdType ? event.jobId : sql`${event.jobId}::text::${raw(eventIdType)}`
-  return sql`
-    insert into ${raw(quotedTable(table))} (${raw(quoteName(jobId))}, ${raw(quoteName(data))})
-    select ${id}, jsonb_build_object(
+  const value = (column: string): Fragment => {
+    if (column === events.jobId) {
+      return idType === typeOf(column) ? event.jobId : sql`${event.jobId}::text::${raw(typeOf(column))}`
+    }
+    // An explicit cast cuts a text to the length of its column, where an assignment would refuse it.
+    if (column === events.type) return sql`${event.type}::text::${raw(typeOf(column))}`
+    if (column === events.at) return sql`clock_timestamp()`
+    if (column !== events.data) return raw(`${quoteLiteral(String(events.values[column]))}::${typeOf(column)}`)
+    return sql`jsonb_build_object(
       'type', ${event.type},
       'table', ${profile.table}::text,
       'details', ${event.details},
-      'at', to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+      'at', to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))`
+  }
+  const filled = filledColumns(events, home.catalog)
+  return sql`
+    insert into ${raw(quotedTable(home.table))} (${raw(filled.map(quoteName).join(', '))})
+    select ${join(filled.map(value))}
     ${event.source}`
 }
 

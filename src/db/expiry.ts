@@ -41,7 +41,8 @@ export function expiry({ dialect: d }: JobTable, rules: ExpiryRules): Fragment {
       select begun.*, ${believed(d.read.leaseExpiresAt)} as lease,
         -- A requeue keeps the last heartbeat for diagnosis. A run that began after the due time it set has not beaten yet.
         case when ${d.read.heartbeatAt} < begun.due and coalesce(begun.started >= begun.due, true) then null
-          else ${believed(d.read.heartbeatAt)} end as beat,
+          -- A start is a sign of life too: a heartbeat from before it does not make a fresh run stale.
+          else greatest(${believed(d.read.heartbeatAt)}, case when ${believed(d.read.heartbeatAt)} is not null then begun.started end) end as beat,
         -- Where no start is known: it cannot have been before the job was due.
         coalesce(begun.started, greatest(${d.lastSeenAt}, begun.due)) as seen
     ) as row_says

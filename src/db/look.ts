@@ -3,8 +3,8 @@ import type { Database } from './client.ts'
 import { NOW } from './dialect.ts'
 import { expiry, type ExpiryRules } from './expiry.ts'
 import { lockKey } from './reap.ts'
-import { sql } from './sql.ts'
 import type { JobTable } from './table.ts'
+import { isDue } from './undispatched.ts'
 
 export interface Look {
   /** The database's clock, in seconds since 1970. */
@@ -26,6 +26,8 @@ export interface Look {
   queued: number
   due: number
   oldestDueSec: number | null
+  /** Due for so long that they must have been lost on their way to a worker. */
+  undispatched: number
   failed: number
   /** An estimate of all other rows, from the planner's statistics. */
   finishedEstimate: number
@@ -45,11 +47,9 @@ export const COUNT_CAP = 100_000
 export async function lookAt(
   db: Database,
   table: JobTable,
-  { rules, maxAttempts }: { rules: ExpiryRules; maxAttempts: number },
+  { rules, maxAttempts, orphanSec }: { rules: ExpiryRules; maxAttempts: number; orphanSec: number },
 ): Promise<Look> {
   const { dialect: d } = table
-  const isDue = sql`(${d.read.nextRunAt} is null or ${d.read.nextRunAt} <= ${NOW})
-    and ${d.attempts} < greatest(coalesce(${d.read.maxAttempts}, ${maxAttempts}), 1)`
   const [look] = await db.query(
     (run) => run<Look[]>`
       select
@@ -75,9 +75,10 @@ export async function lookAt(
       cross join (
         select count(*)::int as queued,
           count(*) filter (where is_due)::int as due,
-          extract(epoch from ${NOW} - min(due_at) filter (where is_due and isfinite(due_at)))::float8 as "oldestDueSec"
+          extract(epoch from ${NOW} - min(due_at) filter (where is_due and isfinite(due_at)))::float8 as "oldestDueSec",
+          count(*) filter (where is_due and isfinite(due_at) and due_at <= ${NOW} - make_interval(secs => ${orphanSec}))::int as undispatched
         from (
-          select ${isDue} as is_due, ${d.dueAt} as due_at
+          select ${isDue(table, maxAttempts)} as is_due, ${d.dueAt} as due_at
           from ${d.table} as j
           where ${d.read.status} = ${d.status.queued}
           order by ${d.dueAt}

@@ -1,5 +1,4 @@
 /** Brings tables up to what we need, by the plain SQL in `migrations/`: only what is missing, and never as an outage. */
-import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -9,12 +8,17 @@ import postgres from 'postgres'
 import { type CatalogTable, quotedTable, readCatalog } from './catalog.ts'
 import type { Database } from './client.ts'
 import { describeError, errorCode } from './errors.ts'
-import { quoteName } from './sql.ts'
+import { needsSibling, siblingOf } from './events-home.ts'
+import { fill, type Words, wordsFor } from './migration-words.ts'
+import type { Profile } from './profile.ts'
+import { snakeCaseProfile } from './profiles.ts'
 
 export interface MigrationOptions {
-  tables: readonly string[]
-  eventsTable?: string
+  /** A name stands for a table in our own spelling. */
+  tables: readonly (string | Profile)[]
   maxAttempts: number
+  /** The tables are the team's: a missing one is a mistake and not ours to make, and its defaults are its own. */
+  isAttached?: boolean
   /** Told in one line what happens, for the person waiting. */
   onProgress?: (line: string) => void
 }
@@ -38,25 +42,54 @@ const TURN_LIMIT_MS = 120_000
 
 /** What is missing now, as SQL ready to run or to paste into a migration tool of your own. */
 export async function planMigration(db: Database, options: MigrationOptions): Promise<MigrationStep[]> {
+  const places = await findPlaces(db, options)
   const steps: MigrationStep[] = []
-  const catalogs = new Map<string, CatalogTable | null>()
-  const eventsTable = options.eventsTable ?? 'job_events'
-  for (const table of [...options.tables, eventsTable]) catalogs.set(table, await readCatalog(db, table))
   for (const file of migrationFiles()) {
-    const isForEvents = file.text.includes(':events')
-    for (const table of isForEvents ? [eventsTable] : options.tables) {
-      const words = placeholders(table, eventsTable, options, catalogs)
+    for (const place of places) {
       for (const statement of splitStatements(file.text)) {
-        const guard = fill(statement.guard, words)
-        if (await isSatisfied(db, guard, table, catalogs.get(table) ?? null)) continue
-        const sql = fill(statement.sql, words)
-        const broken = catalogs.get(table) ? await brokenIndex(db, table, sql) : null
+        const [guard, sql] = [fill(statement.guard, place.words, 'plain'), fill(statement.sql, place.words, 'sql')]
+        if (guard === null || sql === null || steps.some((step) => step.sql === sql)) continue
+        if (await isSatisfied(db, guard, place, options)) continue
+        const table = statement.sql.includes('{table}') ? place.profile.table : (place.profile.events?.table ?? '')
+        const broken = await brokenIndex(db, sql)
         if (broken) steps.push({ sql: `drop index concurrently if exists ${broken}`, table, isTransactional: false })
         steps.push({ sql, table, isTransactional: !/\bconcurrently\b/i.test(sql) })
       }
     }
   }
   return steps
+}
+
+/** One job table with its events table, as they are now. */
+interface Place {
+  profile: Profile
+  words: Words
+  jobs: CatalogTable | null
+  events: CatalogTable | null
+  sibling: CatalogTable | null
+}
+
+async function findPlaces(db: Database, { tables, maxAttempts, isAttached }: MigrationOptions): Promise<Place[]> {
+  const places: Place[] = []
+  for (const each of tables) {
+    const profile = typeof each === 'string' ? snakeCaseProfile(each) : each
+    const jobs = await readCatalog(db, profile.table)
+    if (!jobs && isAttached) {
+      throw new Error(
+        `there is no table ${profile.table}: look at its name in LEASEHOLD_TABLES; no table of yours is made by us`,
+      )
+    }
+    const events = profile.events && (await readCatalog(db, profile.events.table))
+    const sibling = profile.events && (await readCatalog(db, siblingOf(profile.events.table)))
+    places.push({ profile, words: {}, jobs, events, sibling })
+  }
+  for (const place of places) {
+    const sharing = places.filter(({ profile }) => profile.events?.table === place.profile.events?.table)
+    const idTypes = new Set(sharing.map(({ jobs, profile }) => jobs?.columns.get(profile.columns.id)?.type ?? 'uuid'))
+    const eventJobIdType = idTypes.size === 1 ? ([...idTypes][0] ?? 'uuid') : 'text'
+    place.words = wordsFor(place.profile, place.jobs, { maxAttempts, eventJobIdType })
+  }
+  return places
 }
 
 /** Runs what is missing. Any number of these at once is harmless: they take turns, and the later ones find nothing to do. */
@@ -141,22 +174,23 @@ async function applyWithRetries(
       if (!['55P03', '40P01', '23505', '42P07'].includes(errorCode(error)) || tried === TRIES) throw error
       say(`${group[0]?.table} is in use (${describeError(error)}); trying again`)
       await sleep(Math.min(200 * tried, 3000))
-      const broken = group[0] ? await brokenIndex(db, group[0].table, group[0].sql) : null
+      const broken = group[0] ? await brokenIndex(db, group[0].sql) : null
       if (broken) await client.unsafe(`drop index concurrently if exists ${broken}`).simple()
     }
   }
 }
 
-/** `-- unless table jobs`, `-- unless column stage`, `-- unless default max_attempts = 3`, `-- unless index i`, `-- unless index on t (c)`. */
-async function isSatisfied(db: Database, guard: string, table: string, catalog: CatalogTable | null): Promise<boolean> {
+/** `table jobs`, `column stage`, `default max_attempts = 3`, `index i`, `index on t (c)`, `events fit`: what stands behind `-- unless`. */
+async function isSatisfied(db: Database, guard: string, place: Place, options: MigrationOptions): Promise<boolean> {
   const [kind, ...rest] = guard.split(' ')
   const subject = rest.join(' ')
-  if (kind === 'table') return catalog !== null
+  const { jobs, events, profile } = place
+  if (kind === 'table') return subject === profile.table ? jobs !== null : events !== null
   // A column that is still to come brings its default along.
-  if (kind === 'default') return catalog === null || hasDefault(db, table, subject, catalog)
-  if (catalog === null) return false
-  if (kind === 'column') return catalog.columns.has(subject)
-  if (kind === 'index') return hasIndex(db, table, subject)
+  if (kind === 'default') return options.isAttached || jobs === null || hasDefault(db, profile.table, subject, jobs)
+  if (kind === 'column') return jobs?.columns.has(subject) ?? false
+  if (kind === 'index') return hasIndex(events, jobs, subject)
+  if (kind === 'events') return place.sibling !== null || !jobs || !events || !needsSibling(profile, jobs, events)
   throw new Error(`a migration has a guard nobody understands: unless ${guard}`)
 }
 
@@ -174,73 +208,27 @@ async function hasDefault(db: Database, table: string, subject: string, catalog:
 }
 
 /** An index that a broken build left invalid counts as missing. */
-async function hasIndex(db: Database, table: string, subject: string): Promise<boolean> {
-  const column = /^on .* \((.*)\)$/.exec(subject)?.[1]
-  const [row] = await db.query(
-    (sql) => sql<{ found: boolean }[]>`
-      select exists (
-        select 1
-        from pg_index i
-        join pg_class c on c.oid = i.indexrelid
-        left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[0]
-        where i.indrelid = to_regclass(${quotedTable(table)})
-          and i.indisvalid
-          and (c.relname = ${subject}::name or a.attname = ${column ?? ''})) as found`,
+function hasIndex(events: CatalogTable | null, jobs: CatalogTable | null, subject: string): boolean {
+  const leading = /^on .* \((.*)\)$/.exec(subject)?.[1]
+  const indexes = (leading === undefined ? jobs : events)?.indexes ?? []
+  return indexes.some(
+    ({ isValid, name, columns }) => isValid && (leading === undefined ? name === subject : columns[0] === leading),
   )
-  return row?.found ?? false
 }
 
 /** What an interrupted build left behind under the name we need; null when there is nothing to clear away. */
-async function brokenIndex(db: Database, table: string, sql: string): Promise<string | null> {
-  const name = /create index concurrently if not exists "((?:[^"]|"")+)"/.exec(sql)?.[1]?.replaceAll('""', '"')
-  if (name === undefined) return null
+async function brokenIndex(db: Database, sql: string): Promise<string | null> {
+  const [, quoted, table] = /^create index concurrently if not exists "((?:[^"]|"")+)" on (\S+|".*") \(/.exec(sql) ?? []
+  const name = quoted?.replaceAll('""', '"')
+  if (name === undefined || table === undefined) return null
   const [row] = await db.query(
     (run) => run<{ name: string }[]>`
       select c.oid::regclass::text as name
       from pg_index i
       join pg_class c on c.oid = i.indexrelid
-      where i.indrelid = to_regclass(${quotedTable(table)}) and c.relname = ${name}::name and not i.indisvalid`,
+      where i.indrelid = to_regclass(${table}) and c.relname = ${name}::name and not i.indisvalid`,
   )
   return row?.name ?? null
-}
-
-function placeholders(
-  table: string,
-  eventsTable: string,
-  options: MigrationOptions,
-  catalogs: Map<string, CatalogTable | null>,
-): Record<string, string> {
-  const name = shortened(table.split('.').at(-1) ?? table)
-  const catalog = catalogs.get(table)
-  const idTypes = new Set(options.tables.map((each) => catalogs.get(each)?.columns.get('id')?.type ?? 'uuid'))
-  const createdAt = catalog ? catalog.columns.get('created_at')?.type : 'timestamp with time zone'
-  return {
-    table: quotedTable(table),
-    name: name.replaceAll('"', '""'),
-    events: quotedTable(eventsTable),
-    events_index: quoteName(`idx_${eventsTable.split('.').at(-1)}_job_id`),
-    event_job_id: idTypes.size === 1 ? ([...idTypes][0] ?? 'uuid') : 'text',
-    max_attempts: String(options.maxAttempts),
-    due_at: createdAt?.endsWith('with time zone')
-      ? 'coalesce(next_earliest_run_at, created_at)'
-      : 'next_earliest_run_at',
-  }
-}
-
-function fill(text: string, words: Record<string, string>): string {
-  return text.replaceAll(
-    /(idx_)?:(events_index|events|event_job_id|table|name|max_attempts|due_at)(\w*)/g,
-    (_, prefix = '', key: string, suffix: string) => {
-      const word = words[key] ?? ''
-      return prefix ? `${prefix}${word}${suffix}` : `${word}${suffix}`
-    },
-  )
-}
-
-/** Index names are cut at 63 bytes; two that differ only behind the cut would be one. */
-function shortened(name: string): string {
-  const hash = createHash('sha256').update(name).digest('hex').slice(0, 8)
-  return Buffer.byteLength(name) > 40 ? `${name.slice(0, 30)}_${hash}` : name
 }
 
 function migrationFiles(): { name: string; text: string }[] {

@@ -10,11 +10,15 @@ export interface TableHandle {
   use<T>(use: (table: JobTable) => Promise<T>): Promise<T>
 }
 
-export function tableHandle(db: Database, profile: Profile): TableHandle {
+/** `check` throws what else stands against this use of the table. */
+export function tableHandle(db: Database, profile: Profile, check?: (table: JobTable) => void): TableHandle {
   let opened: Promise<JobTable> | null = null
   return {
     async use(use) {
-      opened ??= onceMore(() => openTable(db, profile))
+      opened ??= onceMore(() => openTable(db, profile)).then((table) => {
+        check?.(table)
+        return table
+      })
       const mine = opened
       try {
         return await use(await mine)

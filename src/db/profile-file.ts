@@ -25,6 +25,17 @@ export async function loadProfiles(file: string): Promise<Profile[]> {
   return parseProfiles(await readEntries(file), file)
 }
 
+/** Those that were asked for by name; all of them when nobody asked. */
+export function pickProfiles(profiles: readonly Profile[], names: string[] | null, file: string): Profile[] {
+  const known = profiles.map(({ table }) => table)
+  const missing = (names ?? []).filter((name) => !known.includes(name))
+  if (missing.length > 0) {
+    const faults = missing.map((name) => `${name}: expected one of ${known.join(', ')}${hintAt(name, known)}`)
+    throw new ProfileError(file, faults)
+  }
+  return profiles.filter(({ table }) => names === null || names.includes(table))
+}
+
 async function readEntries(file: string): Promise<unknown> {
   try {
     if (!/\.[cm]?[jt]s$/.test(file)) return JSON.parse(readFileSync(file, 'utf8')) as unknown

@@ -54,6 +54,7 @@ export async function reapExpired(
   const attempt = sql`picked.lh_attempt`
   const { exited } = choice
   const cause = exited?.cause ?? null
+  const reason = cause ?? profile.policy.orphanReason
   return db.query(
     (run) => run<ReapedRow[]>`
       with picked as materialized (
@@ -69,7 +70,7 @@ export async function reapExpired(
           startedAt: sql`case when ${requeue} then null else ${d.read.startedAt} end`,
           nextRunAt: sql`case when ${requeue} then ${fromNow(backoffSec(attempt, settings.ladderMs))} else ${d.read.nextRunAt} end`,
           failCode: sql`case when ${requeue} then ${d.read.failCode}::text else ${exited ? 'worker_exit' : 'timeout'}::text end`,
-          failReason: sql`case when ${requeue} then ${d.read.failReason}::text else coalesce(${cause}::text, picked.lh_rule) end`,
+          failReason: sql`case when ${requeue} then ${d.read.failReason}::text else coalesce(${reason}::text, picked.lh_rule) end`,
           finishedAt: sql`case when ${requeue} then null else clock_timestamp() end`,
         })}
         from picked

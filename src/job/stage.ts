@@ -9,6 +9,8 @@ export const MAX_RUNTIME_SEC = 365 * 24 * 3600
 export const DEFAULT_SLA_FACTORS = { clip: 6, asr: 12, burnin: 8 } as const satisfies Record<string, number>
 
 export interface StagePolicy {
+  /** How often a worker beats; what the leases below were computed from. */
+  heartbeatSec: number
   /** Lease of each known stage. */
   leaseSec: Record<string, number>
   /** SLA factor of each known stage; also scales `expected_duration_ms` into the run deadline. */
@@ -32,7 +34,7 @@ export function stagePolicy(input: {
       clampLeaseSec(Math.max(3 * heartbeatSec, factor * heartbeatSec)),
     ]),
   )
-  return { leaseSec, factors, defaultLeaseSec: clampLeaseSec(input.defaultLeaseSec), maxRuntimeSec }
+  return { heartbeatSec, leaseSec, factors, defaultLeaseSec: clampLeaseSec(input.defaultLeaseSec), maxRuntimeSec }
 }
 
 /** Stages are compared exactly: `Clip` is not `clip`, it is a stage nobody configured. */

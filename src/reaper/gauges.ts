@@ -10,6 +10,7 @@ export function showLook(metrics: Metrics, table: string, look: Look, isolatedRo
   }
   metrics.set('job_due', { table }, look.due)
   metrics.set('job_oldest_due_age_seconds', { table }, look.oldestDueSec ?? 0)
+  metrics.set('job_undispatched', { table }, look.undispatched)
   metrics.set('job_held_leases', { table }, look.held)
   metrics.set('job_expired_leases', { table }, look.expired)
   metrics.set('job_nearest_lease_end_seconds', { table }, look.nearestLeaseSec ?? 0)

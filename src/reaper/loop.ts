@@ -3,16 +3,18 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { Database } from '../db/client.ts'
 import { describeError, isConnectionError, isTransient } from '../db/errors.ts'
-import type { ExpiryRules, OutageGrace } from '../db/expiry.ts'
+import type { ExpiryRules } from '../db/expiry.ts'
 import { type Look, lookAt, readClock } from '../db/look.ts'
 import { type TableHandle, tableHandle } from '../db/open-once.ts'
 import type { Profile } from '../db/profile.ts'
 import { snakeCaseProfile } from '../db/profiles.ts'
 import { EVERY_DUE_ROW, previewExpired, type ReapedRow, type ReapSettings } from '../db/reap.ts'
+import { type GeneralRules, graceSecFor, rulesFor } from '../db/rules.ts'
 import { type JobTable, TableRejected } from '../db/table.ts'
 import { DEFAULT_BACKOFF_LADDER_MS } from '../job/backoff.ts'
 import { isMassExpiry, nextWakeSec } from '../job/recovery.ts'
 import { DEFAULT_SLA_FACTORS, shortestLeaseSec, stagePolicy, type StagePolicy } from '../job/stage.ts'
+import type { Dispatcher } from '../dispatch/dispatcher.ts'
 import { type Log, silentLog } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Health } from '../telemetry/server.ts'
@@ -20,6 +22,7 @@ import { showLook } from './gauges.ts'
 import { createIsolation, type Isolation } from './isolation.ts'
 import { createOutageWatch } from './outage.ts'
 import { type PassContext, type ReaperResult, reapTable } from './reap.ts'
+import { type Lookout, rescueUndispatched } from './undispatched.ts'
 
 export interface ReaperOptions {
   db: Database
@@ -31,6 +34,9 @@ export interface ReaperOptions {
   intervalSec?: number
   batchSize?: number
   maxAttempts?: number
+  queuedOrphanSec?: number
+  /** Publishes what is requeued; without one, workers poll. */
+  dispatch?: Dispatcher
   backoffLadderMs?: readonly number[]
   metrics?: Metrics
   log?: Log
@@ -53,6 +59,9 @@ type Outcome = 'ok' | 'yielded'
 
 interface Watched {
   name: string
+  profile: Profile
+  rules: Omit<ExpiryRules, 'outage'>
+  lookout: Lookout
   handle: TableHandle
   isolation: Isolation
   batch: { size: number; limit: number }
@@ -79,7 +88,7 @@ export function createReaper(options: ReaperOptions): Reaper {
   const stages =
     options.stages ??
     stagePolicy({ heartbeatSec, factors: DEFAULT_SLA_FACTORS, defaultLeaseSec: 300, maxRuntimeSec: 21_600 })
-  const rules: Omit<ExpiryRules, 'outage'> = {
+  const general: GeneralRules = {
     stages,
     leaseTimeoutSec: options.leaseTimeoutSec ?? 3 * heartbeatSec,
     nullLeaseSec: options.nullLeaseSec ?? 3600,
@@ -89,8 +98,12 @@ export function createReaper(options: ReaperOptions): Reaper {
   const stopping = new AbortController()
   const tables = (options.tables ?? ['jobs', 'asr_jobs']).map((each): Watched => {
     const profile = typeof each === 'string' ? snakeCaseProfile(each) : each
+    const orphanSec = profile.policy.queuedOrphanSec ?? options.queuedOrphanSec ?? 300
     return {
       name: profile.table,
+      profile,
+      rules: rulesFor(profile, general),
+      lookout: { orphanSec, offered: createIsolation(orphanSec * 1000), hasReported: false },
       handle: tableHandle(db, profile),
       isolation: createIsolation(intervalSec * 1000),
       batch: { size: batchSize, limit: batchSize },
@@ -104,7 +117,9 @@ export function createReaper(options: ReaperOptions): Reaper {
   let running: Promise<void> | null = null
   let failures = 0
 
-  function settings(outage: OutageGrace | null): ReapSettings {
+  /** A direct pass asks for no grace; the loop gives this table's workers the time they need to check in. */
+  function settings({ rules, profile }: Watched, withGrace: boolean): ReapSettings {
+    const outage = withGrace ? { ...watch.grace(), graceSec: graceSecFor(profile, heartbeatSec) } : null
     return {
       rules: { ...rules, outage },
       maxAttempts: options.maxAttempts ?? 3,
@@ -112,8 +127,9 @@ export function createReaper(options: ReaperOptions): Reaper {
     }
   }
 
-  function context(watched: Watched, outage: OutageGrace | null): PassContext {
-    return { db, settings: settings(outage), batch: watched.batch, isolation: watched.isolation, log, metrics }
+  function context(watched: Watched, withGrace: boolean): PassContext {
+    const { batch, isolation } = watched
+    return { db, settings: settings(watched, withGrace), batch, isolation, log, metrics, dispatch: options.dispatch }
   }
 
   async function run(): Promise<void> {
@@ -142,7 +158,7 @@ export function createReaper(options: ReaperOptions): Reaper {
 
   /** The usual pass finds nothing and costs one query. */
   async function lookAndReap(watched: Watched, table: JobTable): Promise<{ waitSec: number; outcome: Outcome }> {
-    let look = await take(table)
+    let look = await take(watched, table)
     let outcome: Outcome = 'ok'
     if (look.isLeader) watched.yields = 0
     if (look.expired + look.ungoverned > 0) {
@@ -153,16 +169,20 @@ export function createReaper(options: ReaperOptions): Reaper {
         log.warn({ table: table.name }, 'the scan lock is held by somebody who does not scan; going on without it')
       if (look.isLeader || isSquatted) {
         await workOff(watched, table, { yieldToOthers: look.isLeader })
-        look = await take(table)
+        look = await take(watched, table)
       } else {
         outcome = 'yielded'
       }
+    }
+    if (look.isLeader) {
+      const moved = await rescueUndispatched(table, look.undispatched, watched.lookout, context(watched, true))
+      if (moved) look = await take(watched, table)
     }
     const setAside = watched.isolation.ids().length
     if (metrics) showLook(metrics, table.name, look, setAside)
     const hasLeftovers = look.expired + look.ungoverned > setAside
     const { nextDeadlineSec: nearestDeadlineSec } = look
-    const shortest = shortestLeaseSec(stages)
+    const shortest = shortestLeaseSec(watched.rules.stages)
     const waitSec = nextWakeSec({
       nearestDeadlineSec,
       shortestLeaseSec: shortest,
@@ -178,22 +198,23 @@ export function createReaper(options: ReaperOptions): Reaper {
     const onBatch = (): void => {
       watched.lastSign = performance.now()
     }
-    await reapTable(table, { ...context(watched, watch.grace()), signal: stopping.signal, onBatch }, options)
+    await reapTable(table, { ...context(watched, true), signal: stopping.signal, onBatch }, options)
     // A long pass is work, not silence.
     watch.sleeping((performance.now() - startedAt) / 1000)
   }
 
   /** A look that ends an outage was made without the grace: it is made again. */
-  async function take(table: JobTable): Promise<Look> {
-    const look = await lookAt(db, table, settings(watch.grace()))
+  async function take(watched: Watched, table: JobTable): Promise<Look> {
+    const { orphanSec } = watched.lookout
+    const look = await lookAt(db, table, { ...settings(watched, true), orphanSec })
     if (look.isReadOnly)
       throw Object.assign(new Error('the database is read-only; nothing can be moved'), { code: '25006' })
     if (!watch.answered(look.now)) return look
     log.warn(
-      { table: table.name, graceSec: watch.grace().graceSec },
+      { table: table.name, graceSec: graceSecFor(watched.profile, heartbeatSec) },
       'the database was away: jobs that have not checked in since get a grace',
     )
-    return lookAt(db, table, settings(watch.grace()))
+    return lookAt(db, table, { ...settings(watched, true), orphanSec })
   }
 
   /** One locked table or one killed backend is no outage: the database is asked before it is said to be away. */
@@ -266,10 +287,13 @@ export function createReaper(options: ReaperOptions): Reaper {
     },
     async reap(name) {
       const watched = find(name)
-      return watched.handle.use((table) => reapTable(table, context(watched, null), { yieldToOthers: false }))
+      return watched.handle.use((table) => reapTable(table, context(watched, false), { yieldToOthers: false }))
     },
     async preview(name, limit = 1000) {
-      return find(name).handle.use((table) => previewExpired(db, table, settings(null), { ...EVERY_DUE_ROW, limit }))
+      const watched = find(name)
+      return watched.handle.use((table) =>
+        previewExpired(db, table, settings(watched, false), { ...EVERY_DUE_ROW, limit }),
+      )
     },
     health: {
       isAlive() {

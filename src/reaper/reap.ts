@@ -12,9 +12,11 @@ import {
 } from '../db/reap.ts'
 import { retryLostRaces } from '../db/retry.ts'
 import type { JobTable } from '../db/table.ts'
+import type { Dispatcher } from '../dispatch/dispatcher.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { type Isolation, moveAllButBroken } from './isolation.ts'
+import { publishJobs } from './publish.ts'
 
 export interface ReaperResult {
   requeuedIds: string[]
@@ -29,6 +31,8 @@ export interface PassContext {
   isolation: Isolation
   log: Log
   metrics: Metrics | undefined
+  /** How requeued jobs reach their workers; without one, workers poll. */
+  dispatch: Dispatcher | undefined
   signal?: AbortSignal
   /** Told after every batch: a long pass is not a dead one. */
   onBatch?: () => void
@@ -46,6 +50,10 @@ export async function reapTable(
     try {
       const rows = await reapBatch(table, context, options)
       for (const row of rows) record(row, table, result, context)
+      if (context.dispatch) {
+        const requeued = rows.filter(({ outcome }) => outcome === 'requeued')
+        await publishJobs(context.dispatch, table.name, requeued, context)
+      }
       context.onBatch?.()
       if (rows.length < batch.limit) break
       batch.limit = Math.min(batch.size, batch.limit * 2)

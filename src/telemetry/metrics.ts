@@ -39,9 +39,20 @@ export const METRICS = {
   reaper_mass_expiries_total: counter('Passes in which more than half of at least ten held leases ran out at once.', [
     'table',
   ]),
+  reaper_undispatched_total: counter('Queued jobs that nobody took, by outcome: republished or failed.', [
+    'table',
+    'outcome',
+  ]),
+  dispatch_published_total: counter('Jobs handed to the dispatcher.', ['table']),
+  dispatch_failures_total: counter('Jobs that could not be handed to the dispatcher; they are offered again later.', [
+    'table',
+  ]),
   job_rows: gauge('Jobs per status; counts stop at 100000, done is an estimate.', ['table', 'status']),
   job_due: gauge('Queued jobs that may run now.', ['table']),
   job_oldest_due_age_seconds: gauge('How long the oldest due job has been waiting.', ['table']),
+  job_undispatched: gauge('Jobs that are due for so long that they must have been lost on their way to a worker.', [
+    'table',
+  ]),
   job_held_leases: gauge('Processing jobs that have a lease.', ['table']),
   job_expired_leases: gauge('Processing jobs whose time has run out; about 0 while a reaper lives.', ['table']),
   job_nearest_lease_end_seconds: gauge('Seconds until the nearest lease ends; negative when it is over.', ['table']),
@@ -156,6 +167,9 @@ function startAtZero(
     for (const outcome of ['ok', 'error', 'yielded']) metrics.count('reaper_passes_total', { table, outcome }, 0)
     metrics.count('reaper_mass_expiries_total', { table }, 0)
     metrics.count('worker_lost_leases_total', { table }, 0)
+    metrics.count('dispatch_published_total', { table }, 0)
+    metrics.count('dispatch_failures_total', { table }, 0)
+    for (const outcome of ['republished', 'failed']) metrics.count('reaper_undispatched_total', { table, outcome }, 0)
   }
   for (const reason of ['lease_expired', 'heartbeat_stale', 'no_heartbeat', 'run_deadline', 'worker_exit']) {
     metrics.count('worker_recovered_jobs_total', { reason }, 0)

@@ -9,7 +9,8 @@ import { tableHandle } from '../db/open-once.ts'
 import type { Profile } from '../db/profile.ts'
 import { snakeCaseProfile } from '../db/profiles.ts'
 import { onceMore, retryLostRaces } from '../db/retry.ts'
-import type { JobTable } from '../db/table.ts'
+import { stagesFor } from '../db/rules.ts'
+import { type JobTable, TableRejected } from '../db/table.ts'
 import { DEFAULT_BACKOFF_LADDER_MS } from '../job/backoff.ts'
 import { classifyFailure, type FailureDetails } from '../job/failure.ts'
 import { clampLeaseSec, DEFAULT_SLA_FACTORS, stagePolicy, type StagePolicy } from '../job/stage.ts'
@@ -90,11 +91,10 @@ const REMEMBERED = 10_000
 export function createLeases(options: LeaseOptions): Leases {
   const { db, metrics, log = silentLog } = options
   const profile = typeof options.table === 'string' ? snakeCaseProfile(options.table) : options.table
-  const stages = options.stages ?? DEFAULT_STAGES
+  const stages = stagesFor(profile, options.stages ?? DEFAULT_STAGES)
   const maxAttempts = options.maxAttempts ?? 3
   const ladderMs = options.backoffLadderMs ?? DEFAULT_BACKOFF_LADDER_MS
-  requireFence(profile)
-  const handle = tableHandle(db, profile)
+  const handle = tableHandle(db, profile, requireFence)
   const mine = new Map<string, Lease>()
   const warnedStages = new Set<string>()
 
@@ -285,9 +285,11 @@ async function unlessAway<T>(
 }
 
 /** Without a holder and an attempt there is nothing to fence a write with. */
-function requireFence({ table, columns }: Profile): void {
+function requireFence({ profile: { table, columns } }: JobTable): void {
   if (columns.holder === null || columns.attempts === null || columns.leaseExpiresAt === null) {
-    throw new Error(`leases on ${table} need columns for holder, attempts and lease end; name them in its profile`)
+    throw new TableRejected(table, [
+      'leases need columns for holder, attempts and lease end: name them in its profile and run bun run migrate',
+    ])
   }
 }
 

@@ -9,6 +9,7 @@ import { tableHandle } from '../db/open-once.ts'
 import type { Profile } from '../db/profile.ts'
 import { snakeCaseProfile } from '../db/profiles.ts'
 import { onceMore } from '../db/retry.ts'
+import { stagesFor } from '../db/rules.ts'
 import { DEFAULT_BACKOFF_LADDER_MS } from '../job/backoff.ts'
 import { DEFAULT_SLA_FACTORS, stagePolicy, type StagePolicy } from '../job/stage.ts'
 import type { Storage } from '../storage/storage.ts'
@@ -140,7 +141,7 @@ export function createWorker(options: WorkerOptions): Worker {
       }),
       heartbeats,
       storage: options.storage,
-      stages,
+      stages: stagesFor(profile, stages),
       maxAttempts,
       scratch: options.scratch ?? { dir: '.scratch', keepOnSuccess: false },
       stallSec: (stage: string | null) => options.stageStallSec?.[stage ?? ''] ?? options.stallTimeoutSec ?? 0,

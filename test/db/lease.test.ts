@@ -241,11 +241,11 @@ describe.each(SHAPES)('leases on $title', (shape) => {
     expect(finished.reduce((sum, count) => sum + count, 0)).toBe(40)
   })
 
-  test('a profile without holder or attempts is refused: there is nothing to fence with', () => {
+  test('a profile without holder or attempts is refused: there is nothing to fence with', async () => {
     const { columns } = t.profile
-    expect(() => createLeases({ db: t.db, table: { ...t.profile, columns: { ...columns, attempts: null } } })).toThrow(
-      'need columns for holder',
-    )
+    const unfenced = createLeases({ db: t.db, table: { ...t.profile, columns: { ...columns, attempts: null } } })
+    const refused = await unfenced.claimNext({ workerId: 'w', limit: 1 }).catch((error: unknown) => String(error))
+    expect(refused).toContain('need columns for holder')
   })
 
   test('D9: a heartbeat that waited for a lock grants a lease that is full when it is granted', async () => {

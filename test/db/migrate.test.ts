@@ -140,11 +140,12 @@ describe('migrate', () => {
     await t.sql
       .unsafe(`create schema "My Clips"; create table "My Clips"."Clip Jobs" (id text primary key, status text)`)
       .simple()
-    const options = { tables: ['My Clips.Clip Jobs'], eventsTable: 'My Clips.Events', maxAttempts: 3 }
+    const base = snakeCaseProfile('My Clips.Clip Jobs')
+    const profile = { ...base, events: base.events && { ...base.events, table: 'My Clips.Events' } }
+    const options = { tables: [profile], maxAttempts: 3 }
     await migrate(t.db, t.url, options)
     expect(await planMigration(t.db, options)).toEqual([])
-    const profile = snakeCaseProfile('My Clips.Clip Jobs')
-    await openTable(t.db, { ...profile, events: profile.events && { ...profile.events, table: 'My Clips.Events' } })
+    await openTable(t.db, profile)
   })
 })
 
@@ -192,7 +193,7 @@ describe('a table that does not fit is refused before any row is touched (D15, D
     ['alter table job_events drop column data', 'column job_events.data is missing'],
     ['drop table job_events', 'there is no table job_events'],
     ['drop table jobs', 'there is no table jobs'],
-    ['alter table job_events add column type text not null', 'column job_events.type is NOT NULL'],
+    ['alter table job_events add column tenant text not null', 'column job_events.tenant is NOT NULL'],
     ['alter table job_events alter column job_id type int using 1', 'cannot hold an id of type uuid'],
     ['alter table job_events add foreign key (job_id) references asr_jobs', 'must point to asr_jobs'],
     ['alter table jobs alter column status type varchar(6)', 'status processing does not fit'],

@@ -53,9 +53,11 @@ export async function shapedDatabase(shape: Shape): Promise<ShapedDatabase> {
       .split('.')
       .map((part) => `"${part}"`)
       .join('.')
+  const base = snakeCaseProfile(shape.table)
+  const profile: Profile = { ...base, events: base.events && { ...base.events, table: shape.events } }
   if (shape.ddl) {
     await sql.unsafe(shape.ddl).simple()
-    await migrate(db, url, { tables: [shape.table], eventsTable: shape.events, maxAttempts: 3 })
+    await migrate(db, url, { tables: [profile], maxAttempts: 3 })
     await sql.unsafe(watchTable(quote(shape.table)))
     await sql.unsafe(
       `create trigger witness after insert on ${quote(shape.events)} for each row execute function witness_change('job_id')`,
@@ -64,7 +66,5 @@ export async function shapedDatabase(shape: Shape): Promise<ShapedDatabase> {
       .unsafe(`drop table job_events; create view job_events as select id, job_id, data from ${quote(shape.events)}`)
       .simple()
   }
-  const base = snakeCaseProfile(shape.table)
-  const profile: Profile = { ...base, events: base.events && { ...base.events, table: shape.events } }
   return { ...database, profile, quoted: quote(shape.table) }
 }

@@ -88,7 +88,7 @@ export async function brokenInvariants(sql: Sql): Promise<string[]> {
 /** Progress and the team's own events tell of a running attempt; all others must come with a change of status. */
 function isAboutStatus(event: Change): boolean {
   const { type } = (event.new as unknown as { data: { type: string } }).data
-  return /^(created|processing|done|failed|retry:|reaper:|requeued:|aborted:)/.test(type)
+  return /^(created|processing|done|failed|retry:|reaper:|requeued:stale|aborted:)/.test(type)
 }
 
 function brokenMoves(where: string, old: Row, now: Row, at: Date): string[] {

@@ -1,0 +1,24 @@
+/** Publishes jobs without ever breaking a pass: the table is the truth, and what was not published is found again. */
+import { describeError } from '../db/errors.ts'
+import type { Dispatcher } from '../dispatch/dispatcher.ts'
+import type { Log } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+
+export async function publishJobs(
+  dispatch: Dispatcher,
+  table: string,
+  jobs: readonly { id: string; dueAt: Date | null }[],
+  { log, metrics }: { log: Log; metrics: Metrics | undefined },
+): Promise<void> {
+  if (jobs.length === 0) return
+  try {
+    await dispatch.publish(table, jobs)
+    metrics?.count('dispatch_published_total', { table }, jobs.length)
+  } catch (error) {
+    metrics?.count('dispatch_failures_total', { table }, jobs.length)
+    log.error(
+      { table, jobs: jobs.length, error: describeError(error) },
+      'jobs could not be published; they are offered again later',
+    )
+  }
+}
