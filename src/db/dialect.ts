@@ -33,6 +33,8 @@ export interface Dialect {
   isHeldBy: (holder: Fragment, attempt: Fragment) => Fragment
   /** An INSERT of one event per row of `source`, for use inside the statement that makes the change. */
   tell: (event: EventRows) => Fragment
+  /** All events of ours that a job of this table has: their types and the attempts they speak of. */
+  toldBy: (id: Fragment) => Fragment
   /** The types of the events a job has of these types; only those of one attempt when `by` is given. */
   told: (event: { id: string; types: string[]; by?: { attempt: number; holder: string } }) => Fragment
 }
@@ -112,6 +114,17 @@ export function createDialect(profile: Profile, jobs: CatalogTable, home: Events
           and ${read.holder} = ${holder}
           and ${read.attempts} = ${attempt}`,
     tell: (event) => tellFragment(profile, jobs, home, event),
+    toldBy: (id) => {
+      if (!profile.events || !home) return sql`select null::text as type, null::bigint as attempt where false`
+      const { jobId, data } = profile.events
+      const json = sql`e.${raw(quoteName(data))}`
+      const attempt = sql`${json} -> 'details' ->> 'attempt'`
+      return sql`
+        select ${json} ->> 'type' as type, case when ${attempt} ~ '^[0-9]{1,15}$' then (${attempt})::bigint end as attempt
+        from ${raw(quotedTable(home.table))} as e
+        where e.${raw(quoteName(jobId))} = ${id}::text::${raw(home.catalog.columns.get(jobId)?.type ?? 'text')}
+          and ${json} ->> 'table' = ${profile.table}::text`
+    },
     told: ({ id, types, by }) => {
       if (!profile.events || !home) return sql`select null::text as type where false`
       const { jobId, data } = profile.events
