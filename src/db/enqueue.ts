@@ -1,6 +1,6 @@
 /** → queued: a new job together with the first event of its timeline. Teams that insert rows themselves need not use it. */
 import type { Database } from './client.ts'
-import { raw, quoteName, sql } from './sql.ts'
+import { join, raw, quoteName, sql } from './sql.ts'
 import type { JobTable } from './table.ts'
 
 /** Column names are the table's own; what is left out takes its default. */
@@ -16,7 +16,7 @@ export async function insertJob(
     (run) => run<{ id: string }[]>`
       with created as (
         insert into ${d.table} (${raw(names)})
-        select ${d.status.queued}${Object.keys(values).map((name) => run`, fresh.${raw(quoteName(name))}`)}
+        select ${join([d.status.queued, ...Object.keys(values).map((name) => raw(`fresh.${quoteName(name)}`))])}
         from jsonb_populate_record(null::${d.table}, ${run.json(values as never)}) as fresh
         returning ${raw(quoteName(id))} as lh_id
       ), told as (

@@ -4,7 +4,9 @@
  */
 import type { Sql } from 'postgres'
 
-import { EDGES, type Status } from '../../src/job/status.ts'
+import type { Profile } from '../../src/db/profile.ts'
+import { quoteLiteral } from '../../src/db/sql.ts'
+import { EDGES, type Status, STATUSES } from '../../src/job/status.ts'
 
 export const WITNESS_SQL = `
   create table witness (
@@ -15,7 +17,7 @@ export const WITNESS_SQL = `
   create function witness_change() returns trigger language plpgsql as $$
   begin
     insert into witness (source, op, id, old, new)
-    values (case when tg_argv[0] = 'job_id' then 'job_events' else tg_table_name end, tg_op, coalesce(to_jsonb(new) ->> tg_argv[0], to_jsonb(old) ->> tg_argv[0]), to_jsonb(old), to_jsonb(new));
+    values (case when tg_argv[0] = 'job_id' or tg_argv[1] = 'event' then 'job_events' else tg_table_name end, tg_op, coalesce(to_jsonb(new) ->> tg_argv[0], to_jsonb(old) ->> tg_argv[0]), to_jsonb(old), to_jsonb(new));
     return null;
   end $$;
   create trigger witness after insert or update or delete on jobs for each row execute function witness_change('id');
@@ -26,6 +28,11 @@ export const WITNESS_SQL = `
 /** The same trigger for a table a test makes itself. */
 export function watchTable(table: string): string {
   return `create trigger witness after insert or update or delete on ${table} for each row execute function witness_change('id')`
+}
+
+/** And for a table whose id goes by another name, or for events that stand elsewhere. */
+export function watchAs(table: string, idColumn: string, role: 'job' | 'event'): string {
+  return `create trigger witness after insert or update or delete on ${table} for each row execute function witness_change(${quoteLiteral(idColumn)}, '${role}')`
 }
 
 interface Change {
@@ -49,8 +56,9 @@ interface Row {
 }
 
 /** Every way in which the record breaks an invariant of the state machine; empty when all is well. */
-export async function brokenInvariants(sql: Sql): Promise<string[]> {
-  const all = await sql<Change[]>`select * from witness order by seq`
+export async function brokenInvariants(sql: Sql, profile?: Profile): Promise<string[]> {
+  const record = await sql<Change[]>`select * from witness order by seq`
+  const all = profile ? record.map((change) => inOurWords(change, profile)) : record
   const broken: string[] = []
   const jobs = all.filter((change) => change.source !== 'job_events')
   const events = all.filter((change) => change.source === 'job_events')
@@ -73,7 +81,11 @@ export async function brokenInvariants(sql: Sql): Promise<string[]> {
       broken.push(`7: ${where} changed without an event`)
     const rose = (now.attempt_count ?? 0) - (old.attempt_count ?? 0)
     const isClaim = old.status === 'queued' && now.status === 'processing'
-    const isUncountedRecovery = old.status === 'processing' && (old.attempt_count ?? 0) === 0 && rose === 1
+    const isUncountedRecovery =
+      old.status === 'processing' &&
+      rose === 1 &&
+      ((old.attempt_count ?? 0) === 0 ||
+        (profile?.policy.countAttempts === 'recovery' && old.lease_expires_at === null))
     if (isClaim ? rose !== 1 : rose !== 0 && !isUncountedRecovery) broken.push(`3: ${where} attempts rose by ${rose}`)
     if (isClaim && (now.attempt_count ?? 0) > Math.max(now.max_attempts ?? 3, 1))
       broken.push(`8: ${where} was claimed too often`)
@@ -83,6 +95,27 @@ export async function brokenInvariants(sql: Sql): Promise<string[]> {
       broken.push(`7: an event of ${event.id} (#${event.seq}) tells of no change`)
   }
   return broken
+}
+
+/** A record of a table in another spelling. */
+function inOurWords(change: Change, { columns, statuses, events }: Profile): Change {
+  if (change.source === 'job_events') {
+    const told = change.new as unknown as Record<string, unknown> | null
+    return { ...change, new: told && ({ data: told[events?.data ?? ''] } as unknown as Row) }
+  }
+  const row = (from: Record<string, unknown> | null): Row | null => {
+    if (!from) return null
+    const read = (column: string | null): never => (column === null ? null : from[column]) as never
+    return {
+      status: STATUSES.find((status) => statuses[status] === from[columns.status]) ?? read(columns.status),
+      locked_by: read(columns.holder),
+      lease_expires_at: read(columns.leaseExpiresAt),
+      attempt_count: read(columns.attempts),
+      max_attempts: read(columns.maxAttempts),
+      next_earliest_run_at: read(columns.nextRunAt),
+    }
+  }
+  return { ...change, old: row(change.old as never), new: row(change.new as never) }
 }
 
 /** Progress and the team's own events tell of a running attempt; all others must come with a change of status. */
