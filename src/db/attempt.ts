@@ -1,5 +1,6 @@
 /** What a holder writes while its attempt runs, and how it gives a job back: every write behind the fence. */
 import type { Database } from './client.ts'
+import { type FenceSql, inSql } from './finish.ts'
 import type { Fence } from './heartbeat.ts'
 import { type Fragment, sql } from './sql.ts'
 import type { JobTable } from './table.ts'
@@ -11,40 +12,46 @@ export async function writeProgress(
   fence: Fence,
   { pct, details = null }: { pct: number; details?: Record<string, unknown> | null },
 ): Promise<boolean> {
+  const told = sql`${sql.json({ ...details, pct: Math.round(pct * 100) / 100 } as never)}::jsonb`
+  const statement = progressStatement(table, inSql(fence), sql`${pct}::float8`, told)
+  return (await db.query((run) => run`${statement}`)).length > 0
+}
+
+export function progressStatement(table: JobTable, fence: FenceSql, pct: Fragment, details: Fragment): Fragment {
   const { dialect: d, profile } = table
-  const progress = sql`least(greatest(${pct}::float8, 0), 100)`
+  const progress = sql`least(greatest(${pct}, 0), 100)`
   const set = profile.columns.progress ? d.set({ progress }) : d.set({ holder: d.read.holder })
-  return told(db, table, fence, {
+  return tellStatement(table, fence, {
     change: sql`update ${d.table} as j set ${set} from held where ${d.read.id} = held.lh_id returning ${d.read.id} as lh_id`,
     type: profile.events?.names.progress ?? 'progress',
-    details: { ...details, pct: Math.round(pct * 100) / 100 },
+    details,
   })
 }
 
 /** Tells something in the job's timeline. False when the fence did not hold: nothing was written. */
-export function tellEvent(
+export async function tellEvent(
   db: Database,
   table: JobTable,
   fence: Fence,
-  event: { type: string; details: Record<string, unknown> },
+  { type, details }: { type: string; details: Record<string, unknown> },
 ): Promise<boolean> {
-  return told(db, table, fence, { change: sql`select lh_id from held`, ...event })
+  const told = sql`${sql.json(details as never)}::jsonb`
+  const statement = tellStatement(table, inSql(fence), { change: sql`select lh_id from held`, type, details: told })
+  return (await db.query((run) => run`${statement}`)).length > 0
 }
 
 /** Race closed here: a zombie's progress or event. The row is locked under the fence before anything is written. */
-async function told(
-  db: Database,
+function tellStatement(
   { dialect: d }: JobTable,
-  { id, holder, attempt }: Fence,
-  { change, type, details }: { change: Fragment; type: string; details: Record<string, unknown> },
-): Promise<boolean> {
-  const rows = await db.query(
-    (run) => run`
+  { id, holder, attempt }: FenceSql,
+  { change, type, details }: { change: Fragment; type: string; details: Fragment },
+): Fragment {
+  return sql`
       with held as materialized (
         select ${d.read.id} as lh_id
         from ${d.table} as j
         where ${d.read.id} = ${id}
-          and ${d.isHeldBy(sql`${holder}::text`, sql`${attempt}::bigint`)}
+          and ${d.isHeldBy(holder, attempt)}
         for no key update of j
       ), changed as (
         ${change}
@@ -52,13 +59,11 @@ async function told(
         ${d.tell({
           jobId: sql`changed.lh_id`,
           type: sql`${type}::text`,
-          details: sql`jsonb_build_object('attempt', ${attempt}::bigint, 'holder', ${holder}::text) || ${run.json(details as never)}::jsonb`,
+          details: sql`jsonb_build_object('attempt', ${attempt}, 'holder', ${holder}) || ${details}`,
           source: sql`from changed`,
         })}
       )
-      select 1 from changed`,
-  )
-  return rows.length > 0
+      select 1 as written from changed`
 }
 
 /** After this many free releases a job pays for its attempts again: a fleet that never stops restarting must not run it for ever. */
@@ -79,7 +84,7 @@ export async function releaseJob(
   const names = profile.events?.names
   // Without events nobody counts the releases; then the attempts themselves are the limit.
   const released = names
-    ? sql`(select count(*) from (${d.told({ id, types: [names.aborted] })}) as before)`
+    ? sql`(select count(*) from (${d.told({ id: sql`${id}`, types: [names.aborted] })}) as before)`
     : d.attempts
   const isFree = profile.columns.maxAttempts ? sql`${released} < ${FREE_RELEASES}` : sql`false`
   const [row] = await db.query(

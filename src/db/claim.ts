@@ -61,15 +61,13 @@ export async function claimJobById(
  * applied in a materialised step, whatever the plan); a lease that is short because of a wait (its end is computed
  * after the lock is held).
  */
-async function claim(
-  db: Database,
+export function claimStatement(
   { dialect: d, profile }: JobTable,
-  { holder, maxAttempts }: ClaimSettings,
+  { holder, maxAttempts }: { holder: Fragment; maxAttempts: number },
   which: Fragment,
   leaseSec: Fragment,
-): Promise<ClaimedRow[]> {
-  const rows = await db.query(
-    (run) => run`
+): Fragment {
+  return sql`
       with picked as materialized (
         select ${d.read.id} as lh_id, ${leaseSec} as lh_lease_sec
         from ${d.table} as j
@@ -103,7 +101,19 @@ async function claim(
           details: sql`jsonb_build_object('attempt', claimed.lh_attempt::bigint, 'holder', ${holder}::text, 'stage', claimed.lh_stage)`,
           source: sql`from claimed order by claimed.lh_id`,
         })}
-      )
+      )`
+}
+
+async function claim(
+  db: Database,
+  table: JobTable,
+  { holder, maxAttempts }: ClaimSettings,
+  which: Fragment,
+  leaseSec: Fragment,
+): Promise<ClaimedRow[]> {
+  const rows = await db.query(
+    (run) => run`
+      ${claimStatement(table, { holder: sql`${holder}`, maxAttempts }, which, leaseSec)}
       select claimed.*, claimed.lh_id::text as lh_id_text
       from claimed
       order by claimed.lh_due nulls first`,

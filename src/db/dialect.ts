@@ -36,7 +36,7 @@ export interface Dialect {
   /** All events of ours that a job of this table has: their types and the attempts they speak of. */
   toldBy: (id: Fragment) => Fragment
   /** The types of the events a job has of these types; only those of one attempt when `by` is given. */
-  told: (event: { id: string; types: string[]; by?: { attempt: number; holder: string } }) => Fragment
+  told: (event: { id: Fragment; types: string[]; by?: { attempt: Fragment; holder: Fragment } }) => Fragment
 }
 
 interface EventRows {
@@ -130,13 +130,13 @@ export function createDialect(profile: Profile, jobs: CatalogTable, home: Events
       const { jobId, data } = profile.events
       const json = sql`e.${raw(quoteName(data))}`
       const author = by
-        ? sql`and ${json} -> 'details' ->> 'attempt' = ${String(by.attempt)}::text
-          and ${json} -> 'details' ->> 'holder' = ${by.holder}::text`
+        ? sql`and ${json} -> 'details' ->> 'attempt' = ${by.attempt}::text
+          and ${json} -> 'details' ->> 'holder' = ${by.holder}`
         : sql``
       return sql`
         select ${json} ->> 'type' as type
         from ${raw(quotedTable(home.table))} as e
-        where e.${raw(quoteName(jobId))} = ${id}
+        where e.${raw(quoteName(jobId))} = ${id}::text::${raw(home.catalog.columns.get(jobId)?.type ?? 'text')}
           and ${json} ->> 'type' = any(${list(types)}::text[])
           and ${json} ->> 'table' = ${profile.table}::text
           ${author}`
