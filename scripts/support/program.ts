@@ -36,7 +36,9 @@ export async function readTablesOrExit(config: Config, names: string[] | null): 
 
 /** What a migration of these tables must know. */
 export function migrationOf(config: Config, profiles: Profile[]): MigrationOptions {
-  return { tables: profiles, maxAttempts: config.maxAttempts, isAttached: config.tablesFile !== null }
+  const { maxAttempts, stages, backoffLadderMs } = config
+  const functions = { stages, backoffLadderMs }
+  return { tables: profiles, maxAttempts, isAttached: config.tablesFile !== null, functions }
 }
 
 export interface Target {

@@ -9,9 +9,11 @@ import { type CatalogTable, quotedTable, readCatalog } from './catalog.ts'
 import type { Database } from './client.ts'
 import { describeError, errorCode } from './errors.ts'
 import { needsSibling, siblingOf } from './events-home.ts'
+import { type FunctionSettings, planFunctions } from './functions.ts'
 import { fill, type Words, wordsFor } from './migration-words.ts'
 import type { Profile } from './profile.ts'
 import { snakeCaseProfile } from './profiles.ts'
+import { openTable, TableRejected } from './table.ts'
 
 export interface MigrationOptions {
   /** A name stands for a table in our own spelling. */
@@ -19,6 +21,8 @@ export interface MigrationOptions {
   maxAttempts: number
   /** The tables are the team's: a missing one is a mistake and not ours to make, and its defaults are its own. */
   isAttached?: boolean
+  /** The settings that go into the SQL functions; without them no functions are installed. */
+  functions?: Omit<FunctionSettings, 'maxAttempts'>
   /** Told in one line what happens, for the person waiting. */
   onProgress?: (line: string) => void
 }
@@ -56,6 +60,26 @@ export async function planMigration(db: Database, options: MigrationOptions): Pr
         steps.push({ sql, table, isTransactional: !/\bconcurrently\b/i.test(sql) })
       }
     }
+  }
+  return [...steps, ...(await functionSteps(db, places, options))]
+}
+
+/** For tables that are complete. */
+async function functionSteps(
+  db: Database,
+  places: readonly Place[],
+  options: MigrationOptions,
+): Promise<MigrationStep[]> {
+  if (!options.functions) return []
+  const steps: MigrationStep[] = []
+  for (const { profile } of places) {
+    const table = await openTable(db, profile).catch((error: unknown) => {
+      if (error instanceof TableRejected) return null
+      throw error
+    })
+    if (!table) continue
+    const statements = await planFunctions(db, table, { ...options.functions, maxAttempts: options.maxAttempts })
+    steps.push(...statements.map((sql) => ({ sql, table: 'functions', isTransactional: true })))
   }
   return steps
 }
@@ -102,9 +126,14 @@ export async function migrate(db: Database, url: string, options: MigrationOptio
     return await turns.begin('isolation level read committed', async (turn) => {
       await turn`set local idle_in_transaction_session_timeout = 0`
       await takeTurn(turn, say)
-      const steps = await planMigration(db, options)
-      for (const group of groupSteps(steps)) await applyWithRetries(db, client, group, say)
-      return steps
+      const done: MigrationStep[] = []
+      // Functions can only be made for a table that is complete: a second round may find more to do.
+      for (let round = 1; round <= 2; round += 1) {
+        const steps = await planMigration(db, options)
+        for (const group of groupSteps(steps)) await applyWithRetries(db, client, group, say)
+        done.push(...steps)
+      }
+      return done
     })
   } finally {
     await Promise.all([turns.end({ timeout: 2 }), client.end({ timeout: 2 })])
