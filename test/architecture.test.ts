@@ -22,6 +22,7 @@ const ARROWS: Record<string, string[]> = {
   dispatch: ['job', 'telemetry'],
   worker: ['db', 'dispatch', 'job', 'result.ts', 'storage', 'telemetry'],
   reaper: ['db', 'dispatch', 'job', 'telemetry'],
+  cli: ['config', 'db', 'dispatch', 'job', 'reaper', 'telemetry'],
 }
 
 const folderOf = (path: string): string => path.split('/')[0] ?? path

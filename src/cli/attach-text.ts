@@ -1,0 +1,105 @@
+/** What `attach` found, as plain text for a terminal. */
+import type { DryRun } from '../db/dry-run.ts'
+import { DRY_RUN_LIMIT } from '../db/dry-run.ts'
+import type { Finding } from '../db/finding.ts'
+import type { Attachment } from './attach.ts'
+import type { JobTableLike } from './attach-tables.ts'
+import type { Guess } from './guess.ts'
+
+export function attachmentText({ table, entry, profile, guesses, sql, dryRun, findings }: Attachment): string {
+  const known = profile ? `${table} is described already; nothing is guessed` : null
+  const parts = [
+    section(`Guesses about ${table}`, guessLines(guesses)),
+    section('What stands against it', findings.map(findingLine)),
+    section('Entry for the file of tables', entry ? [JSON.stringify(entry, null, 2)] : known ? [known] : []),
+    profile && section('SQL', sql.length > 0 ? sql.map((each) => `${each};`) : ['-- nothing is missing']),
+    dryRun && section('What the reaper would do right now', dryRunLines(dryRun)),
+  ]
+  return parts.filter(Boolean).join('\n')
+}
+
+export function tablesText(tables: readonly JobTableLike[]): string {
+  return columns(tables.map(({ table, statusColumn, words }) => [table, statusColumn, words.join(', ')]))
+    .map((line) => `${line}\n`)
+    .join('')
+}
+
+function section(title: string, lines: string[]): string {
+  return lines.length === 0 ? '' : `${title}\n\n${lines.map(indented).join('\n')}\n`
+}
+
+function indented(text: string): string {
+  return text.replaceAll(/^(?=.)/gm, '  ')
+}
+
+function guessLines(guesses: readonly Guess[]): string[] {
+  return columns(guesses.map(({ place, chosen, sureness, why }) => [place, chosen ?? '–', sureness, why]))
+}
+
+function findingLine({ level, what, follows, mend }: Finding): string {
+  return `${level}: ${what}; ${follows}${mend === null ? '' : `\n  ${mend}`}`
+}
+
+const RULES: Record<DryRun['groups'][number]['rule'], string> = {
+  lease_expired: 'the lease has run out',
+  heartbeat_stale: 'no lease, and the last heartbeat is too old',
+  no_heartbeat: 'no lease and no heartbeat, and the last sign of life is too old',
+  run_deadline: 'it runs for longer than it may',
+  worker_exit: 'its worker has ended',
+}
+
+function dryRunLines(run: DryRun): string[] {
+  const lines = run.groups.flatMap(({ rule, outcome, count, examples }) => [
+    `${count}${count >= DRY_RUN_LIMIT ? ' or more' : ''} ${outcome}: ${rule} (${RULES[rule]})`,
+    ...columns(
+      examples.map(({ id, holder, attempt, silentSec, overdueSec }) => [
+        `  ${id}`,
+        `held by ${holder ?? 'nobody known'}`,
+        `attempt ${attempt}`,
+        silentSec === null ? '' : `last sign of life ${duration(silentSec)} ago`,
+        overdueSec === null ? '' : `due since ${duration(overdueSec)}`,
+      ]),
+    ),
+  ])
+  if (run.groups.length === 0) lines.push('nothing: no job has run out of time')
+  if (run.isCut) lines.push(`counting stopped at ${DRY_RUN_LIMIT}; there may be more`)
+  lines.push(`${run.leftAlone} of ${run.processing} processing left alone`)
+  if (run.ungoverned > 0) lines.push(`${run.ungoverned} of them tell no age; they get a lease first`)
+  if (run.undispatched > 0)
+    lines.push(`${run.undispatched} of ${run.queued} queued have waited for too long; they are reported`)
+  return lines
+}
+
+/** 75 → `1 min 15 s`: the two largest units. */
+export function duration(sec: number): string {
+  const units: [string, number][] = [
+    ['d', 86_400],
+    ['h', 3600],
+    ['min', 60],
+    ['s', 1],
+  ]
+  let rest = Math.max(0, Math.round(sec))
+  const parts = units.map(([unit, size]): [number, string] => {
+    const count = Math.floor(rest / size)
+    rest -= count * size
+    return [count, unit]
+  })
+  const first = parts.findIndex(([count]) => count > 0)
+  if (first === -1) return '0 s'
+  return parts
+    .slice(first, first + 2)
+    .filter(([count]) => count > 0)
+    .map(([count, unit]) => `${count} ${unit}`)
+    .join(' ')
+}
+
+/** Aligned on the widest cell of each column. */
+function columns(rows: readonly string[][]): string[] {
+  const widths = (rows[0] ?? []).map((_, at) => Math.max(...rows.map((row) => row[at]?.length ?? 0)))
+  return rows.map((row) =>
+    row
+      .map((cell, at) => cell.padEnd(widths[at] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  )
+}
