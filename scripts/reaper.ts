@@ -7,6 +7,7 @@ import { createReaper } from '../src/reaper/loop.ts'
 import { createLog } from '../src/telemetry/log.ts'
 import { createMetrics } from '../src/telemetry/metrics.ts'
 import { startTelemetryServer } from '../src/telemetry/server.ts'
+import { openDispatcher } from './support/dispatch.ts'
 import { findDatabase, readConfigOrExit, migrationOf, readTablesOrExit, untilStopped } from './support/program.ts'
 
 const config = readConfigOrExit()
@@ -33,6 +34,7 @@ const db = openDatabase({
 })
 if (target.isEmbedded) await migrate(db, target.url, migrationOf(config, profiles))
 
+const dispatch = await openDispatcher(config, target.url, log, { isKeeper: true })
 const reaper = createReaper({
   db,
   log,
@@ -47,6 +49,7 @@ const reaper = createReaper({
   maxAttempts: config.maxAttempts,
   queuedOrphanSec: config.reaper.queuedOrphanSec,
   backoffLadderMs: config.backoffLadderMs,
+  ...(dispatch ? { dispatch } : {}),
 })
 const server = startTelemetryServer({
   ...config.http,
@@ -66,6 +69,7 @@ const signal = await stopped
 log.info({ signal }, 'stopping')
 await reaper.stop()
 await server.stop()
+await dispatch?.close()
 await db.close()
 await target.stop()
 log.info('stopped')

@@ -9,6 +9,8 @@ import { giveBack } from '../src/db/reap.ts'
 import { createLog } from '../src/telemetry/log.ts'
 import { superviseWorker } from '../src/worker/supervisor.ts'
 import { rulesFor } from '../src/db/rules.ts'
+import { publishJobs } from '../src/dispatch/publish.ts'
+import { openDispatcher } from './support/dispatch.ts'
 import { EXIT_CONFIGURATION, findDatabase, migrationOf, readConfigOrExit, readTablesOrExit } from './support/program.ts'
 import { EXIT_HOPELESS, runWorker } from './support/worker.ts'
 
@@ -41,9 +43,11 @@ if (holder !== undefined) {
     nullLeaseSec: config.reaper.nullLeaseSec,
   }
   const watched = profiles.map((profile) => ({
+    name: profile.table,
     handle: tableHandle(db, profile),
     rules: { ...rulesFor(profile, general), outage: null },
   }))
+  const dispatch = await openDispatcher(config, target.url, log)
   const supervisor = superviseWorker({
     log,
     hopelessCode: EXIT_HOPELESS,
@@ -61,9 +65,14 @@ if (holder !== undefined) {
       }),
     async giveBack(name, cause) {
       const given = await Promise.all(
-        watched.map(({ handle, rules }) =>
-          handle.use((table) => giveBack(db, table, { rules, maxAttempts, ladderMs }, { holder: name, cause })),
-        ),
+        watched.map(async ({ name: tableName, handle, rules }) => {
+          const rows = await handle.use((table) =>
+            giveBack(db, table, { rules, maxAttempts, ladderMs }, { holder: name, cause }),
+          )
+          const requeued = rows.filter(({ outcome }) => outcome === 'requeued')
+          await publishJobs(dispatch, tableName, requeued, { log, metrics: undefined })
+          return rows
+        }),
       )
       for (const { id: jobId, outcome, attempt } of given.flat())
         log.info({ jobId, outcome, attempt, cause }, 'job given back')
@@ -72,6 +81,7 @@ if (holder !== undefined) {
   })
   stop = (signal) => supervisor.stop(signal)
   const code = await supervisor.ended
+  await dispatch?.close()
   await db.close()
   await target.stop()
   process.exit(code === EXIT_HOPELESS ? EXIT_CONFIGURATION : code)

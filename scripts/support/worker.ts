@@ -16,6 +16,7 @@ import type { Handlers } from '../../src/worker/handler.ts'
 import { createWorker } from '../../src/worker/runtime.ts'
 import { knownStages } from '../../src/db/rules.ts'
 import type { Profile } from '../../src/db/profile.ts'
+import { openDispatcher } from './dispatch.ts'
 import { untilStopped } from './program.ts'
 
 /** How the worker tells its supervisor that no restart can mend it: a code no program uses by chance. */
@@ -33,6 +34,7 @@ export async function runWorker(config: Config, profiles: Profile[], holder: str
   )
   // Our own folder is made; one that somebody named may be a mount that is missing, and must not be filled beside it.
   if (config.storage.dir === SETTINGS.storageDir.fallback) mkdirSync(config.storage.dir, { recursive: true })
+  const dispatch = await openDispatcher(config, config.database.url ?? '', log)
   const worker = createWorker({
     ...settings,
     ...(maxConcurrency === null ? {} : { maxConcurrency }),
@@ -51,6 +53,7 @@ export async function runWorker(config: Config, profiles: Profile[], holder: str
     logLevel: config.logLevel,
     log,
     metrics,
+    ...(dispatch ? { dispatch } : {}),
   })
   const health = { isAlive: () => true, obstacles: () => worker.obstacles() }
   const server = startTelemetryServer({ host: config.http.host, port: config.worker.httpPort, metrics, health })
@@ -66,6 +69,7 @@ export async function runWorker(config: Config, profiles: Profile[], holder: str
   log.info({ signal: end, inFlight: worker.inFlight() }, 'stopping: no new jobs, heartbeats go on')
   await worker.stop()
   await server?.stop()
+  await dispatch?.close()
   log.info('stopped')
   process.exit(0)
 }

@@ -28,6 +28,7 @@ export interface Config {
   /** Where the tables are described; null: they are in our own spelling. */
   tablesFile: string | null
   queueProvider: 'poll' | 'pgboss'
+  pgbossSchema: string
   /** `tables` is null where the file of tables decides. */
   reaper: {
     tables: string[] | null
@@ -112,6 +113,7 @@ export function loadConfig(env: Environment = process.env): Config {
     }),
     tablesFile: values.tablesFile,
     queueProvider: must(values.queueProvider),
+    pgbossSchema: must(values.pgbossSchema),
     reaper: {
       tables: tableNamesOf(env, values, 'reaperTables'),
       intervalSec: must(values.reaperIntervalSec),

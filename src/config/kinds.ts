@@ -52,6 +52,13 @@ export function tableNames(): z.ZodType<string[]> {
     .refine((names) => new Set(names).size === names.length, { error })
 }
 
+/** A schema in a place where only plain names are understood. */
+export function plainName(expected: string): z.ZodType<string> {
+  return z
+    .string()
+    .regex(/^[A-Za-z_]\w{0,49}$/, { error: `expected ${expected}: a letter, then letters, digits and _` })
+}
+
 export function postgresUrl(): z.ZodType<string> {
   const expected = 'expected a PostgreSQL URL like postgres://user:password@host:5432/database'
   return z.string().refine(isPostgresUrl, { error: expected })

@@ -6,6 +6,7 @@ import {
   milliseconds,
   onOff,
   oneOf,
+  plainName,
   postgresUrl,
   seconds,
   tableNames,
@@ -145,6 +146,12 @@ export const SETTINGS = {
     kind: oneOf('poll', 'pgboss'),
     fallback: 'poll',
     help: 'How due jobs reach workers: poll (they ask the table) or pgboss (ids are published through pg-boss).',
+  }),
+  pgbossSchema: setting({
+    names: ['PGBOSS_SCHEMA'],
+    kind: plainName('the name of a schema'),
+    fallback: 'pgboss',
+    help: 'Schema of pg-boss, with QUEUE_PROVIDER=pgboss. Made when it is missing; never upgraded by us.',
   }),
   workerTables: setting({
     names: ['WORKER_TABLES'],

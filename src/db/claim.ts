@@ -21,20 +21,26 @@ export interface ClaimSettings {
   maxAttempts: number
 }
 
-/** Takes up to `limit` due jobs, oldest due first. */
+/** Takes up to `limit` due jobs, oldest due first; with `ids`, only of these. */
 export function claimDueJobs(
   db: Database,
   table: JobTable,
-  settings: ClaimSettings & { limit: number; onlyStages: string[] | null; exceptStages?: string[] | null },
+  settings: ClaimSettings & {
+    limit: number
+    onlyStages: string[] | null
+    exceptStages?: string[] | null
+    ids?: readonly string[] | null
+  },
 ): Promise<ClaimedRow[]> {
   const { dialect: d } = table
-  const { onlyStages, exceptStages } = settings
+  const { onlyStages, exceptStages, ids } = settings
+  const idFilter = ids ? sql`and ${d.read.id} = any(${list(ids)})` : sql``
   const stageFilter = onlyStages
     ? sql`and ${d.read.stage}::text = any(${list(onlyStages)}::text[])`
     : exceptStages
       ? sql`and (${d.read.stage} is null or ${d.read.stage}::text <> all(${list(exceptStages)}::text[]))`
       : sql``
-  const which = sql`${stageFilter} order by ${d.dueAt} nulls first limit ${settings.limit}`
+  const which = sql`${idFilter} ${stageFilter} order by ${d.dueAt} nulls first limit ${settings.limit}`
   const leaseSec = byStage(d.read.stage, settings.stages.leaseSec, settings.stages.defaultLeaseSec)
   return claim(db, table, settings, which, leaseSec)
 }

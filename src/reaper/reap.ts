@@ -13,10 +13,10 @@ import {
 import { retryLostRaces } from '../db/retry.ts'
 import type { JobTable } from '../db/table.ts'
 import type { Dispatcher } from '../dispatch/dispatcher.ts'
+import { publishJobs } from '../dispatch/publish.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { type Isolation, moveAllButBroken } from './isolation.ts'
-import { publishJobs } from './publish.ts'
 
 export interface ReaperResult {
   requeuedIds: string[]
@@ -50,10 +50,8 @@ export async function reapTable(
     try {
       const rows = await reapBatch(table, context, options)
       for (const row of rows) record(row, table, result, context)
-      if (context.dispatch) {
-        const requeued = rows.filter(({ outcome }) => outcome === 'requeued')
-        await publishJobs(context.dispatch, table.name, requeued, context)
-      }
+      const requeued = rows.filter(({ outcome }) => outcome === 'requeued')
+      await publishJobs(context.dispatch, table.name, requeued, context)
       context.onBatch?.()
       if (rows.length < batch.limit) break
       batch.limit = Math.min(batch.size, batch.limit * 2)

@@ -4,8 +4,8 @@ import { retryLostRaces } from '../db/retry.ts'
 import type { JobTable } from '../db/table.ts'
 import { giveUpUndispatched, offerAgain, type UndispatchedRow } from '../db/undispatched.ts'
 import type { Dispatcher } from '../dispatch/dispatcher.ts'
+import { publishJobs } from '../dispatch/publish.ts'
 import type { Isolation } from './isolation.ts'
-import { publishJobs } from './publish.ts'
 import type { PassContext } from './reap.ts'
 
 type OrphanPolicy = 'report' | 'republish' | 'fail'
@@ -60,13 +60,8 @@ async function offer(table: JobTable, lookout: Lookout, context: PassContext): P
   const rows = await retryLostRaces(() => offerAgain(db, table, choice(lookout, context)))
   // First the row, then the message: what dies in between is found by the next look but one.
   for (const { id } of rows) lookout.offered.add(id)
-  if (dispatch)
-    await publishJobs(
-      dispatch,
-      table.name,
-      rows.map(({ id }) => ({ id, dueAt: null })),
-      context,
-    )
+  const offers = rows.map(({ id }) => ({ id, dueAt: null }))
+  await publishJobs(dispatch, table.name, offers, context)
   tell(table, rows, 'republished', context)
   return rows
 }

@@ -98,7 +98,15 @@ export const METRICS = {
     [],
     'worker.atomic_acquire_fail_total',
   ),
+  worker_dispatch_skips_total: counter(
+    'Delivered jobs that were not taken, by code: NOT_FOUND, NOT_QUEUED, NOT_DUE, NO_ATTEMPTS_LEFT, NOT_HERE.',
+    ['table', 'code'],
+  ),
 } as const satisfies Record<string, MetricDefinition>
+
+const DISPATCH_SKIPS = ['NOT_FOUND', 'NOT_QUEUED', 'NOT_DUE', 'NO_ATTEMPTS_LEFT', 'NOT_HERE'] as const
+/** Why a delivered job was not taken; `NOT_HERE`: this worker has no handler or no slot for it. */
+export type DispatchSkip = (typeof DISPATCH_SKIPS)[number]
 
 type Name = keyof typeof METRICS
 type Labels<N extends Name> = Record<(typeof METRICS)[N]['labels'][number], string>
@@ -169,6 +177,7 @@ function startAtZero(
     metrics.count('worker_lost_leases_total', { table }, 0)
     metrics.count('dispatch_published_total', { table }, 0)
     metrics.count('dispatch_failures_total', { table }, 0)
+    for (const code of DISPATCH_SKIPS) metrics.count('worker_dispatch_skips_total', { table, code }, 0)
     for (const outcome of ['republished', 'failed']) metrics.count('reaper_undispatched_total', { table, outcome }, 0)
   }
   for (const reason of ['lease_expired', 'heartbeat_stale', 'no_heartbeat', 'run_deadline', 'worker_exit']) {

@@ -27,6 +27,8 @@ export interface AttemptTools {
   db: Database
   profile: Profile
   handle: TableHandle
+  /** Tells whoever waits for jobs that this one is in the queue again. */
+  offer: (id: string) => Promise<void>
   leases: Leases
   heartbeats: Heartbeats
   storage: Storage
@@ -212,6 +214,7 @@ async function endBadly(lease: Lease, cause: unknown, tools: AttemptTools): Prom
         log.error({ ...facts, error: describeError(error) }, 'job could not be given back; its lease will run out')
         return null
       })
+    if (status === 'queued') await tools.offer(lease.id)
     log.info({ ...facts, status }, 'aborted:shutdown')
     return status ?? 'kept'
   }

@@ -11,6 +11,8 @@ import { snakeCaseProfile } from '../db/profiles.ts'
 import { onceMore, retryLostRaces } from '../db/retry.ts'
 import { stagesFor } from '../db/rules.ts'
 import { type JobTable, TableRejected } from '../db/table.ts'
+import type { Dispatcher } from '../dispatch/dispatcher.ts'
+import { publishJobs } from '../dispatch/publish.ts'
 import { DEFAULT_BACKOFF_LADDER_MS } from '../job/backoff.ts'
 import { classifyFailure, type FailureDetails } from '../job/failure.ts'
 import { clampLeaseSec, DEFAULT_SLA_FACTORS, stagePolicy, type StagePolicy } from '../job/stage.ts'
@@ -47,6 +49,8 @@ export interface LeaseOptions {
   backoffLadderMs?: readonly number[]
   metrics?: Metrics
   log?: Log
+  /** Where jobs that are queued here are published, when workers do not poll. */
+  dispatch?: Dispatcher
   /** Off where the caller counts and logs losses itself, once per attempt. */
   tellsLosses?: boolean
 }
@@ -60,6 +64,8 @@ export interface Leases {
     limit: number
     stages?: string[]
     exceptStages?: string[]
+    /** Only these jobs; an id that fits no row is passed over. */
+    ids?: readonly string[]
   }): Promise<ServiceResult<ClaimedJob[], 'UNAVAILABLE'>>
   heartbeatJob(job: string | Lease, workerId?: string, leaseSec?: number): Promise<ServiceResult<Lease, LeaseCode>>
   heartbeatJobs(leases: readonly Lease[]): Promise<ServiceResult<Heartbeats, 'UNAVAILABLE'>>
@@ -89,7 +95,7 @@ const DEFAULT_STAGES = stagePolicy({
 const REMEMBERED = 10_000
 
 export function createLeases(options: LeaseOptions): Leases {
-  const { db, metrics, log = silentLog } = options
+  const { db, metrics, dispatch, log = silentLog } = options
   const profile = typeof options.table === 'string' ? snakeCaseProfile(options.table) : options.table
   const stages = stagesFor(profile, options.stages ?? DEFAULT_STAGES)
   const maxAttempts = options.maxAttempts ?? 3
@@ -155,7 +161,11 @@ export function createLeases(options: LeaseOptions): Leases {
 
   return {
     enqueueJob: (columns = {}) =>
-      unlessAway(async () => success(await handle.use((table) => insertJob(db, table, columns)))),
+      unlessAway(async () => {
+        const id = await handle.use((table) => insertJob(db, table, columns))
+        await publishJobs(dispatch, profile.table, [{ id, dueAt: null }], { log, metrics })
+        return success(id)
+      }),
 
     claimJob: (id, workerId, leaseSec) =>
       unlessAway(async () => {
@@ -169,19 +179,21 @@ export function createLeases(options: LeaseOptions): Leases {
         return handle.use((table) => explainRefusal(table, id))
       }),
 
-    claimNext: ({ workerId, limit, stages: onlyStages, exceptStages }) =>
+    claimNext: ({ workerId, limit, stages: onlyStages, exceptStages, ids }) =>
       unlessAway(async () => {
         if (limit < 1) return success([])
-        const rows = await handle.use((table) =>
-          retryLostRaces(() => {
-            const wish = {
-              limit: Math.trunc(limit),
-              onlyStages: onlyStages ?? null,
-              exceptStages: exceptStages ?? null,
-            }
-            return claimDueJobs(db, table, { holder: workerId, ...wish, stages, maxAttempts })
-          }),
-        )
+        const wish = {
+          limit: Math.trunc(limit),
+          onlyStages: onlyStages ?? null,
+          exceptStages: exceptStages ?? null,
+        }
+        const claim = (among: readonly string[] | null): Promise<ClaimedRow[]> =>
+          handle.use((table) =>
+            retryLostRaces(() =>
+              claimDueJobs(db, table, { holder: workerId, ...wish, ids: among, stages, maxAttempts }),
+            ),
+          )
+        const rows = ids ? await passingOverMalformed(ids, claim) : await claim(null)
         return success(rows.map((row) => remember(row, workerId)))
       }),
 
@@ -233,6 +245,8 @@ export function createLeases(options: LeaseOptions): Leases {
           },
           'job finished',
         )
+        if (ended.status === 'queued')
+          await publishJobs(dispatch, profile.table, [{ ...ended, id: lease.id }], { log, metrics })
         return success(ended)
       }),
   }
@@ -291,6 +305,22 @@ function requireFence({ profile: { table, columns } }: JobTable): void {
       'leases need columns for holder, attempts and lease end: name them in its profile and run bun run migrate',
     ])
   }
+}
+
+/** One id that does not fit the column's type spoils the statement for all: then they are claimed one by one. */
+async function passingOverMalformed(
+  ids: readonly string[],
+  claim: (among: readonly string[]) => Promise<ClaimedRow[]>,
+): Promise<ClaimedRow[]> {
+  try {
+    return await claim(ids)
+  } catch (error) {
+    if (!isMalformedId(error)) throw error
+    if (ids.length === 1) return []
+  }
+  const rows: ClaimedRow[] = []
+  for (const id of ids) rows.push(...(await passingOverMalformed([id], claim)))
+  return rows
 }
 
 function noneIfMalformed(error: unknown): null {

@@ -10,12 +10,15 @@ import type { Profile } from '../db/profile.ts'
 import { snakeCaseProfile } from '../db/profiles.ts'
 import { onceMore } from '../db/retry.ts'
 import { stagesFor } from '../db/rules.ts'
+import type { Dispatcher } from '../dispatch/dispatcher.ts'
+import { publishJobs } from '../dispatch/publish.ts'
 import { DEFAULT_BACKOFF_LADDER_MS } from '../job/backoff.ts'
 import { DEFAULT_SLA_FACTORS, stagePolicy, type StagePolicy } from '../job/stage.ts'
 import type { Storage } from '../storage/storage.ts'
 import { type Log, silentLog } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { type AttemptTools, runAttempt } from './attempt.ts'
+import { accountFor } from './deliveries.ts'
 import type { Handlers } from './handler.ts'
 import { startHeartbeats } from './heartbeat.ts'
 import { newHolder } from './holder.ts'
@@ -51,6 +54,8 @@ export interface WorkerOptions {
   logLevel?: string
   log?: Log
   metrics?: Metrics
+  /** Feeds the worker with jobs; without one it polls the table. It is closed by whoever made it. */
+  dispatch?: Dispatcher
   /** For tests: the machine's load per core. */
   loadPerCore?: () => number
 }
@@ -72,10 +77,12 @@ interface Wish {
   limit?: number
   stages?: string[]
   exceptStages?: string[]
+  /** Only these, because they were delivered. */
+  ids?: readonly string[]
 }
 
 export function createWorker(options: WorkerOptions): Worker {
-  const { metrics, log = silentLog } = options
+  const { metrics, dispatch, log = silentLog } = options
   const holder = options.holder ?? newHolder()
   const heartbeatSec = options.heartbeatSec ?? 10
   const maxConcurrency = options.maxConcurrency ?? availableParallelism()
@@ -138,7 +145,9 @@ export function createWorker(options: WorkerOptions): Worker {
         log,
         tellsLosses: false,
         ...(metrics ? { metrics } : {}),
+        ...(dispatch ? { dispatch } : {}),
       }),
+      offer: (id: string) => publishJobs(dispatch, profile.table, [{ id, dueAt: null }], { log, metrics }),
       heartbeats,
       storage: options.storage,
       stages: stagesFor(profile, stages),
@@ -169,7 +178,7 @@ export function createWorker(options: WorkerOptions): Worker {
       if (stopping.signal.aborted || running.size >= maxConcurrency) break
       try {
         if (await pauseUnderPressure(table)) return taken
-        taken += await takeFrom(table)
+        taken += dispatch ? await takeDelivered(table, dispatch) : (await takeFrom(table)).length
         obstacles.delete(table.profile.table)
       } catch (error) {
         const found = `${table.profile.table}: ${describeError(error)}`
@@ -186,7 +195,7 @@ export function createWorker(options: WorkerOptions): Worker {
    * First the stages with a limit of their own, each up to its limit, then everything else. A stage that has no handler
    * here is left for a worker that has one.
    */
-  async function takeFrom(table: (typeof tables)[number]): Promise<number> {
+  async function takeFrom(table: (typeof tables)[number], ids?: readonly string[]): Promise<string[]> {
     const takesAll = options.handlers.default !== undefined
     const known = Object.keys(options.handlers).filter((stage) => stage !== 'default')
     const limited = Object.keys(stageLimits).filter((stage) => takesAll || known.includes(stage))
@@ -194,27 +203,57 @@ export function createWorker(options: WorkerOptions): Worker {
       ...limited.map((stage) => ({ stages: [stage], limit: (stageLimits[stage] ?? 0) - countRunning(stage) })),
       takesAll ? { exceptStages: limited } : { stages: known.filter((stage) => !limited.includes(stage)) },
     ]
-    let taken = 0
+    const taken: string[] = []
     // In another order every time, for the same reason.
     for (const { limit = maxConcurrency, ...which } of turn % 2 === 0 ? wishes : wishes.toReversed()) {
       const free = Math.min(limit, maxConcurrency - running.size)
-      if (free > 0) taken += await claim(table, { ...which, limit: free })
+      if (free > 0) taken.push(...(await claim(table, { ...which, limit: free, ...(ids ? { ids } : {}) })))
     }
     return taken
+  }
+
+  /** The same wishes, among the jobs that were delivered. What could not be taken is looked at, counted, and offered again if it still waits. */
+  async function takeDelivered(table: (typeof tables)[number], from: Dispatcher): Promise<number> {
+    const { tools, profile } = table
+    const ids = await from.fetch(profile.table, maxConcurrency - running.size)
+    if (ids.length === 0) return 0
+    try {
+      const taken = new Set(await takeFrom(table, ids))
+      const left = ids.filter((id) => !taken.has(id))
+      await accountFor(left, {
+        db,
+        handle: tools.handle,
+        dispatch: from,
+        table: profile.table,
+        maxAttempts,
+        log,
+        metrics,
+      })
+    } catch (error) {
+      // Their messages are gone already; a job that was taken after all turns the second one into a counted skip.
+      await publishJobs(
+        from,
+        profile.table,
+        ids.map((id) => ({ id, dueAt: null })),
+        { log, metrics },
+      )
+      throw error
+    }
+    return ids.length
   }
 
   function countRunning(stage: string): number {
     return [...running.values()].filter((each) => each === stage).length
   }
 
-  async function claim({ tools }: (typeof tables)[number], wish: Wish & { limit: number }): Promise<number> {
+  async function claim({ tools }: (typeof tables)[number], wish: Wish & { limit: number }): Promise<string[]> {
     const claimed = await tools.leases.claimNext({ workerId: holder, ...wish })
     if (!claimed.ok) throw new Error(claimed.error)
     for (const job of claimed.value) {
       if (stopping.signal.aborted) await giveBackUnstarted(job, tools)
       else begin(job, tools)
     }
-    return claimed.value.length
+    return claimed.value.map(({ lease }) => lease.id)
   }
 
   function begin(job: ClaimedJob, tools: AttemptTools): void {
@@ -239,14 +278,12 @@ export function createWorker(options: WorkerOptions): Worker {
 
   /** A claim that was under way when the worker was told to stop: nothing has been done yet, so nothing is lost. */
   async function giveBackUnstarted({ lease }: ClaimedJob, tools: AttemptTools): Promise<void> {
-    await tools.handle
-      .use((table) => onceMore(() => releaseJob(db, table, lease, { maxAttempts })))
-      .catch((error: unknown) =>
-        log.error(
-          { jobId: lease.id, error: describeError(error) },
-          'job could not be given back; its lease will run out',
-        ),
-      )
+    try {
+      const status = await tools.handle.use((table) => onceMore(() => releaseJob(db, table, lease, { maxAttempts })))
+      if (status === 'queued') await tools.offer(lease.id)
+    } catch (error) {
+      log.error({ jobId: lease.id, error: describeError(error) }, 'job could not be given back; its lease will run out')
+    }
   }
 
   async function pauseUnderPressure({ tools, profile }: (typeof tables)[number]): Promise<boolean> {

@@ -118,7 +118,7 @@ function inOurWords(change: Change, { columns, statuses, events }: Profile): Cha
   return { ...change, old: row(change.old as never), new: row(change.new as never) }
 }
 
-/** Progress and the team's own events tell of a running attempt; all others must come with a change of status. */
+/** Progress and the team's own events tell of a running attempt, an offer of a waiting job; all others must come with a change of status. */
 function isAboutStatus(event: Change): boolean {
   const { type } = (event.new as unknown as { data: { type: string } }).data
   return /^(created|processing|done|failed|retry:|reaper:|requeued:stale|aborted:)/.test(type)

@@ -1,18 +1,21 @@
-/** Publishes jobs without ever breaking a pass: the table is the truth, and what was not published is found again. */
+/** Publishes jobs without ever breaking what its caller does: the table is the truth, and what was not published is found again. */
 import { describeError } from '../db/errors.ts'
-import type { Dispatcher } from '../dispatch/dispatcher.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import type { Dispatcher, Offer } from './dispatcher.ts'
 
 export async function publishJobs(
-  dispatch: Dispatcher,
+  dispatch: Dispatcher | undefined,
   table: string,
-  jobs: readonly { id: string; dueAt: Date | null }[],
+  jobs: readonly Offer[],
   { log, metrics }: { log: Log; metrics: Metrics | undefined },
 ): Promise<void> {
-  if (jobs.length === 0) return
+  if (!dispatch || jobs.length === 0) return
   try {
-    await dispatch.publish(table, jobs)
+    await dispatch.publish(
+      table,
+      jobs.map(({ id, dueAt }) => ({ id, dueAt })),
+    )
     metrics?.count('dispatch_published_total', { table }, jobs.length)
   } catch (error) {
     metrics?.count('dispatch_failures_total', { table }, jobs.length)
