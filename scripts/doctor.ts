@@ -25,6 +25,7 @@ try {
     nullLeaseSec: config.reaper.nullLeaseSec,
     queuedOrphanSec: config.reaper.queuedOrphanSec,
     maxAttempts: config.maxAttempts,
+    backoffLadderMs: config.backoffLadderMs,
     prepare: config.database.prepare,
     hasDispatcher: config.queueProvider !== 'poll',
     warnings: config.warnings,

@@ -4,15 +4,17 @@ import type { Database } from './client.ts'
 import { examineServer } from './doctor-server.ts'
 import { examineRows } from './doctor-rows.ts'
 import type { Finding } from './finding.ts'
+import { planFunctions } from './functions.ts'
 import { planMigration } from './migrate.ts'
 import type { ColumnKey, Profile } from './profile.ts'
 import type { GeneralRules } from './rules.ts'
 import { quoteName } from './sql.ts'
-import { inspectTable, openTable } from './table.ts'
+import { inspectTable, type JobTable, openTable } from './table.ts'
 
 export interface DoctorSettings extends GeneralRules {
   url: string
   maxAttempts: number
+  backoffLadderMs: readonly number[]
   queuedOrphanSec: number
   /** Prepared statements are on. */
   prepare: boolean
@@ -40,7 +42,12 @@ async function examineTable(db: Database, profile: Profile, settings: DoctorSett
   const all = [...mended, ...policyFindings(profile, settings), ...finishBreakers(profile, jobs)]
   if (findings.some(({ level }) => level === 'error')) return all
   const table = await openTable(db, profile)
-  return [...all, ...(await missingIndexes(db, profile, settings)), ...(await examineRows(db, table, settings))]
+  return [
+    ...all,
+    ...(await missingIndexes(db, profile, settings)),
+    ...(await staleFunctions(db, table, settings)),
+    ...(await examineRows(db, table, settings)),
+  ]
 }
 
 /** "Run migrate" is an answer; the statement itself is a better one. */
@@ -59,6 +66,22 @@ async function withExactSql(
       : steps.filter(({ sql }) => /^create (table|or replace view|index)/.test(sql))
     return fitting.length === 0 ? finding : { ...finding, mend: fitting.map(({ sql }) => `${sql};`).join('\n') }
   })
+}
+
+/** The settings of their day are written into them; a function nobody has installed is nobody's fault. */
+async function staleFunctions(db: Database, table: JobTable, settings: DoctorSettings): Promise<Finding[]> {
+  const statements = await planFunctions(db, table, settings)
+  if (!statements.some((statement) => statement.startsWith('drop function'))) return []
+  return [
+    {
+      level: 'warning',
+      table: table.name,
+      place: 'functions',
+      what: 'the SQL functions for other languages were made for other settings or another shape of the table',
+      follows: 'their workers claim and finish with the old leases, attempts and pauses',
+      mend: 'bun run migrate',
+    },
+  ]
 }
 
 async function missingIndexes(db: Database, profile: Profile, { maxAttempts }: DoctorSettings): Promise<Finding[]> {

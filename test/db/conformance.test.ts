@@ -63,6 +63,7 @@ describe.each(TEAMS)('$title', (team) => {
       nullLeaseSec: 3600,
       queuedOrphanSec: 300,
       maxAttempts: 3,
+      backoffLadderMs: [1000],
     }
     const findings = await examine(t.db, [t.profile], {
       ...settings,

@@ -6,12 +6,14 @@ import { join } from 'node:path'
 
 import { examine } from '../../src/db/doctor.ts'
 import type { Finding } from '../../src/db/finding.ts'
+import { migrate } from '../../src/db/migrate.ts'
 import { type Profile, profileSchema } from '../../src/db/profile.ts'
 import { parseProfiles } from '../../src/db/profile-file.ts'
 import { snakeCaseProfile } from '../../src/db/profiles.ts'
 import { stagePolicy } from '../../src/job/stage.ts'
 import { createLeases } from '../../src/worker/lease.ts'
 import { freshDatabase, type TestDatabase } from '../support/database.ts'
+import { PGBOUNCER, startPgBouncer } from '../support/pgbouncer.ts'
 import { runProgram } from '../support/program.ts'
 import { EXPIRED, insertJob, readJob } from '../support/rows.ts'
 
@@ -21,6 +23,7 @@ const SETTINGS = {
   nullLeaseSec: 3600,
   queuedOrphanSec: 300,
   maxAttempts: 3,
+  backoffLadderMs: [1000],
   prepare: false,
   hasDispatcher: false,
   warnings: [],
@@ -36,6 +39,25 @@ describe('the doctor finds', () => {
   test('nothing on a table that is as it should be', async () => {
     await using t = await freshDatabase()
     expect(await find(t)).toEqual([])
+  })
+
+  test('SQL functions that were made for other settings', async () => {
+    await using t = await freshDatabase()
+    const functions = { stages: SETTINGS.stages, backoffLadderMs: SETTINGS.backoffLadderMs }
+    await migrate(t.db, t.url, { tables: ['jobs'], maxAttempts: 3, functions })
+    expect(await find(t)).toEqual([])
+    await migrate(t.db, t.url, { tables: ['jobs'], maxAttempts: 3, functions: { ...functions, backoffLadderMs: [5] } })
+    expect(await find(t)).toMatchObject([{ level: 'warning', place: 'functions', mend: 'bun run migrate' }])
+  })
+
+  test.if(PGBOUNCER !== null || process.env.CI === 'true')('a pooler, and prepared statements behind it', async () => {
+    await using t = await freshDatabase()
+    await using bouncer = await startPgBouncer(t.url)
+    const places = async (url: string, prepare: boolean): Promise<string[]> =>
+      (await examine(t.db, [], { ...SETTINGS, url, prepare })).map(({ level, place }) => `${level} ${place}`)
+    expect(await places(bouncer.url, true)).toEqual(expect.arrayContaining(['error DATABASE_PREPARE', 'note pooler']))
+    expect(await places(bouncer.url, false)).not.toContain('error DATABASE_PREPARE')
+    expect((await places(t.url, true)).join()).not.toContain('pooler')
   })
 
   /** [what is broken, level, what is said, whether the SQL it prints mends it] */
