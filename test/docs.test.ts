@@ -4,6 +4,8 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 
 import { type Setting, SETTINGS, STAGE_CONCURRENCY, STAGE_FACTOR, STAGE_STALL } from '../src/config/settings.ts'
+import { parseProfiles } from '../src/db/profile-file.ts'
+import { snakeCaseProfile } from '../src/db/profiles.ts'
 import * as product from '../src/index.ts'
 import { DEFAULT_EVENT_NAMES } from '../src/job/event.ts'
 import { type MetricDefinition, METRICS } from '../src/telemetry/metrics.ts'
@@ -212,3 +214,19 @@ function headings(path: string): string[] {
       .replaceAll(' ', '-'),
   )
 }
+
+test('docs/attach.md: its entries can be read, and its table has every entry there is', () => {
+  const page = read('docs/attach.md')
+  for (const block of fences(page, 'json')) expect(parseProfiles(JSON.parse(block), 'attach.md')).toHaveLength(1)
+  const paths = (value: unknown, at: string): string[] =>
+    typeof value === 'object' && value !== null && !Array.isArray(value) && Object.keys(value).length > 0
+      ? Object.entries(value).flatMap(([key, inner]) => paths(inner, at === '' ? key : `${at}.${key}`))
+      : [at]
+  const { statuses: _, ...profile } = snakeCaseProfile('jobs')
+  const rows = page.split('## Every entry')[1]?.split('\n## ')[0] ?? ''
+  const named = [...rows.matchAll(/^\| (`.*?) +\|/gm)].flatMap(([, cell = '']) => cell.match(/[\w.]+(?=`)/g) ?? [])
+  const isNamed = (path: string): boolean =>
+    path.startsWith('events.names') ||
+    named.some((name) => path === name || (name.startsWith('.') && path.endsWith(name)))
+  expect(paths(profile, '').filter((path) => !isNamed(path))).toEqual([])
+})

@@ -64,7 +64,15 @@ export const KNOWN_COLUMNS = {
     ...TEXT,
   },
   failReason: {
-    names: ['fail_reason', 'failure_reason', 'error_message', 'last_error', 'error_text', 'last_error_message'],
+    names: [
+      'fail_reason',
+      'failure_reason',
+      'failed_reason',
+      'error_message',
+      'last_error',
+      'error_text',
+      'last_error_message',
+    ],
     vague: ['error', 'err', 'error_msg', 'failure', 'error_details', 'reason'],
     ...TEXT,
   },

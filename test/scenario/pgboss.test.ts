@@ -142,12 +142,12 @@ describe('a fed worker', () => {
     await using t = await freshDatabase()
     using place = openPlace()
     await using dispatcher = await openDispatcher(t.url)
-    const { enqueueJob } = createLeases({ db: t.db, table: 'jobs', dispatch: dispatcher })
+    const leases = createLeases({ db: t.db, table: 'jobs', dispatch: dispatcher })
     await using reaper = startReaper(t.url)
     await reaper.said('reaper started')
     await using first = startUnsupervised(t.url, place, 'first', FED)
     await first.said('worker ready')
-    const queued = await enqueueJob({ stage: 'clip', payload: { ms: 1500 } })
+    const queued = await leases.enqueueJob({ stage: 'clip', payload: { ms: 1500 } })
     const id = queued.ok ? queued.value : ''
     await eventually(() => place.notes().includes(`start ${id} 1`))
     first.process.kill('SIGKILL')
@@ -164,9 +164,9 @@ describe('a fed worker', () => {
     await using t = await freshDatabase()
     using place = openPlace()
     await using dispatcher = await openDispatcher(t.url)
-    const { enqueueJob } = createLeases({ db: t.db, table: 'jobs', dispatch: dispatcher })
+    const leases = createLeases({ db: t.db, table: 'jobs', dispatch: dispatcher })
     const put1 = async (payload: object): Promise<string> => {
-      const answer = await enqueueJob({ stage: 'clip', payload })
+      const answer = await leases.enqueueJob({ stage: 'clip', payload })
       return answer.ok ? answer.value : ''
     }
     await using worker = startWorker(t.url, place, {
@@ -272,11 +272,11 @@ describe('a fed worker', () => {
     await using t = await freshDatabase()
     using place = openPlace()
     await using dispatcher = await openDispatcher(t.url)
-    const { enqueueJob } = createLeases({ db: t.db, table: 'jobs', dispatch: dispatcher })
+    const leases = createLeases({ db: t.db, table: 'jobs', dispatch: dispatcher })
     await using _reaper = startReaper(t.url, { QUEUED_ORPHAN_SEC: '2' })
     await using worker = startWorker(t.url, place, { ...FED, MAX_CONCURRENCY: '4' })
     for (let n = 0; n < 40; n += 1) {
-      expect((await enqueueJob({ stage: 'clip', payload: { ms: 100 } })).ok).toBe(true)
+      expect((await leases.enqueueJob({ stage: 'clip', payload: { ms: 100 } })).ok).toBe(true)
       if (n % 8 === 4)
         await t.sql`select pg_terminate_backend(pid) from pg_stat_activity where application_name in ('leasehold worker', 'leasehold reaper', 'leasehold pg-boss')`
       if (n === 20) process.kill(await childPid(worker), 'SIGKILL')
