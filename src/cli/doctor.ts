@@ -27,6 +27,6 @@ function summary(findings: readonly Finding[], tables: readonly string[]): strin
 
 /** SQL may have many lines; text from a table must not paint the terminal. */
 function indented(text: string): string {
-  const harmless = text.replaceAll(/[\u0000-\u0009\u000B-\u001F\u007F-\u009F]/g, '�')
+  const harmless = text.replaceAll(/[^\P{Cc}\n]/gu, '�')
   return harmless.split('\n').join('\n           ')
 }

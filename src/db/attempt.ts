@@ -12,7 +12,7 @@ export async function writeProgress(
   fence: Fence,
   { pct, details = null }: { pct: number; details?: Record<string, unknown> | null },
 ): Promise<boolean> {
-  const told = sql`${sql.json({ ...details, pct: Math.round(pct * 100) / 100 } as never)}::jsonb`
+  const told = sql`${sql.json({ ...details, pct: Math.round(pct * 100) / 100 })}::jsonb`
   const statement = progressStatement(table, inSql(fence), sql`${pct}::float8`, told)
   return (await db.query((run) => run`${statement}`)).length > 0
 }

@@ -124,7 +124,7 @@ function siblingSuffix({ table }: Events): string {
 /** The columns an event of ours fills in this table: those it needs, and what is there of the rest. */
 export function filledColumns(events: Events, catalog: CatalogTable): string[] {
   const { jobId, data, type, at, values } = events
-  const isTime = (name: string): boolean => /^timestamp/.test(catalog.columns.get(name)?.type ?? '')
+  const isTime = (name: string): boolean => (catalog.columns.get(name)?.type ?? '').startsWith('timestamp')
   const isWord = (name: string): boolean => {
     const column = catalog.columns.get(name)
     return column !== undefined && (column.words !== null || /^(text|character varying)/.test(column.type))

@@ -149,7 +149,10 @@ async function startWith(
   { url, schema, log, isKeeper = false, timeoutSec = 10 }: PgBossOptions,
   migrate: boolean,
 ): Promise<PgBoss> {
+  // Its driver's own deadlines: a connection that went silent is given up, and the next call opens another.
+  const deadlines = { connectionTimeoutMillis: timeoutSec * 1000, query_timeout: timeoutSec * 1000 }
   const client = new Boss({
+    ...deadlines,
     connectionString: url,
     application_name: 'leasehold pg-boss',
     max: 2,
@@ -157,8 +160,6 @@ async function startWith(
     migrate,
     supervise: isKeeper,
     schedule: false,
-    // Its driver's own deadlines: a connection that went silent is given up, and the next call opens another.
-    ...{ connectionTimeoutMillis: timeoutSec * 1000, query_timeout: timeoutSec * 1000 },
   })
   client.on('error', (error) => log.warn({ error: describeError(error) }, 'pg-boss reports a fault'))
   try {

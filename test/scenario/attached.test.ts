@@ -205,7 +205,7 @@ describe('a table that does not fit', () => {
       const lines = reaper.lines().filter((line) => line.msg === 'table refused')
       return lines.length >= 2 ? lines : null
     })
-    expect(refused.map(({ table }) => table).toSorted()).toEqual(['asr_jobs', 'gone'])
+    expect(refused.map(({ table }) => String(table)).toSorted()).toEqual(['asr_jobs', 'gone'])
     expect(JSON.stringify(refused)).toContain('did you mean locked_by?')
     const { http } = await reaper.said('reaper started')
     const ready = await fetch(`${String(http)}/readyz`)

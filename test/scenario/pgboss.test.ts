@@ -273,7 +273,8 @@ describe('a fed worker', () => {
     using place = openPlace()
     await using dispatcher = await openDispatcher(t.url)
     const leases = createLeases({ db: t.db, table: 'jobs', dispatch: dispatcher })
-    await using _reaper = startReaper(t.url, { QUEUED_ORPHAN_SEC: '2' })
+    await using reaper = startReaper(t.url, { QUEUED_ORPHAN_SEC: '2' })
+    await reaper.said('reaper started')
     await using worker = startWorker(t.url, place, { ...FED, MAX_CONCURRENCY: '4' })
     for (let n = 0; n < 40; n += 1) {
       expect((await leases.enqueueJob({ stage: 'clip', payload: { ms: 100 } })).ok).toBe(true)

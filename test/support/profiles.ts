@@ -140,11 +140,11 @@ async function watchTeam(
   if (events && home) await sql.unsafe(watchAs(quotedTable(home), events.jobId, 'event'))
   const id = quoteName(columns.id)
   const spelled = (given: CanonicalColumns): [string, string][] =>
-    (Object.entries(given) as [ColumnKey, string][]).flatMap(([key, value]) => {
+    (Object.entries(given) as [ColumnKey, string][]).flatMap(([key, value]): [string, string][] => {
       const column = columns[key]
       if (column === null) return []
-      return [[quoteName(column), key === 'status' ? quoteLiteral(statuses[value as Status] ?? value) : value] as const]
-    }) as [string, string][]
+      return [[quoteName(column), key === 'status' ? quoteLiteral(statuses[value as Status] ?? value) : value]]
+    })
   return {
     profile,
     quoted,
