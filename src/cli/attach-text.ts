@@ -2,9 +2,11 @@
 import type { DryRun } from '../db/dry-run.ts'
 import { DRY_RUN_LIMIT } from '../db/dry-run.ts'
 import type { Finding } from '../db/finding.ts'
+import { duration } from '../job/duration.ts'
 import type { Attachment } from './attach.ts'
 import type { JobTableLike } from './attach-tables.ts'
 import type { Guess } from './guess.ts'
+import { columns } from './text.ts'
 
 export function attachmentText({ table, entry, profile, guesses, sql, dryRun, findings }: Attachment): string {
   const known = profile ? `${table} is described already; nothing is guessed` : null
@@ -68,38 +70,4 @@ function dryRunLines(run: DryRun): string[] {
   if (run.undispatched > 0)
     lines.push(`${run.undispatched} of ${run.queued} queued have waited for too long; they are reported`)
   return lines
-}
-
-/** 75 → `1 min 15 s`: the two largest units. */
-export function duration(sec: number): string {
-  const units: [string, number][] = [
-    ['d', 86_400],
-    ['h', 3600],
-    ['min', 60],
-    ['s', 1],
-  ]
-  let rest = Math.max(0, Math.round(sec))
-  const parts = units.map(([unit, size]): [number, string] => {
-    const count = Math.floor(rest / size)
-    rest -= count * size
-    return [count, unit]
-  })
-  const first = parts.findIndex(([count]) => count > 0)
-  if (first === -1) return '0 s'
-  return parts
-    .slice(first, first + 2)
-    .filter(([count]) => count > 0)
-    .map(([count, unit]) => `${count} ${unit}`)
-    .join(' ')
-}
-
-/** Aligned on the widest cell of each column. */
-function columns(rows: readonly string[][]): string[] {
-  const widths = (rows[0] ?? []).map((_, at) => Math.max(...rows.map((row) => row[at]?.length ?? 0)))
-  return rows.map((row) =>
-    row
-      .map((cell, at) => cell.padEnd(widths[at] ?? 0))
-      .join('  ')
-      .trimEnd(),
-  )
 }

@@ -33,6 +33,8 @@ export interface Dialect {
   isHeldBy: (holder: Fragment, attempt: Fragment) => Fragment
   /** An INSERT of one event per row of `source`, for use inside the statement that makes the change. */
   tell: (event: EventRows) => Fragment
+  /** The events of a job of this table, as `data`. */
+  timeline: (id: Fragment) => Fragment
   /** All events of ours that a job of this table has: their types and the attempts they speak of. */
   toldBy: (id: Fragment) => Fragment
   /** The types of the events a job has of these types; only those of one attempt when `by` is given. */
@@ -114,6 +116,16 @@ export function createDialect(profile: Profile, jobs: CatalogTable, home: Events
           and ${read.holder} = ${holder}
           and ${read.attempts} = ${attempt}`,
     tell: (event) => tellFragment(profile, jobs, home, event),
+    timeline: (id) => {
+      if (!profile.events || !home) return sql`select null::jsonb as data where false`
+      const { jobId, data } = profile.events
+      const json = sql`e.${raw(quoteName(data))}::jsonb`
+      return sql`
+        select ${json} as data
+        from ${raw(quotedTable(home.table))} as e
+        where e.${raw(quoteName(jobId))} = ${id}::text::${raw(home.catalog.columns.get(jobId)?.type ?? 'text')}
+          and coalesce(${json} ->> 'table', ${profile.table}::text) = ${profile.table}::text`
+    },
     toldBy: (id) => {
       if (!profile.events || !home) return sql`select null::text as type, null::bigint as attempt where false`
       const { jobId, data } = profile.events

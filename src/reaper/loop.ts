@@ -40,6 +40,19 @@ export interface ReaperOptions {
   backoffLadderMs?: readonly number[]
   metrics?: Metrics
   log?: Log
+  /** Told after every pass, good or not: who watches the reaper can show it, or feed a watchdog. */
+  onPass?: (pass: PassReport) => void
+}
+
+export interface PassReport {
+  table: string
+  at: Date
+  tookMs: number
+  outcome: Outcome | 'error'
+  requeued: number
+  failed: number
+  /** What stood in the way, in one line. */
+  obstacle: string | null
 }
 
 export interface Reaper {
@@ -56,6 +69,13 @@ export interface Reaper {
 }
 
 type Outcome = 'ok' | 'yielded'
+
+interface Pass {
+  /** How many seconds the table can be left alone. */
+  waitSec: number
+  outcome: Outcome
+  moved: ReaperResult
+}
 
 interface Watched {
   name: string
@@ -147,19 +167,34 @@ export function createReaper(options: ReaperOptions): Reaper {
   async function passOver(watched: Watched): Promise<number> {
     const startedAt = performance.now()
     try {
-      const { waitSec, outcome } = await watched.handle.use((table) => lookAndReap(watched, table))
+      const { waitSec, outcome, moved } = await watched.handle.use((table) => lookAndReap(watched, table))
       passed(watched, outcome, performance.now() - startedAt)
+      report(watched, performance.now() - startedAt, outcome, moved)
       return waitSec
     } catch (error) {
       const isAway = await contactIsGone(error, (performance.now() - startedAt) / 1000)
-      return failed(watched, error, isAway)
+      const waitSec = failed(watched, error, isAway)
+      report(watched, performance.now() - startedAt, 'error')
+      return waitSec
     }
   }
 
+  function report(
+    { name: table, obstacle }: Watched,
+    tookMs: number,
+    outcome: PassReport['outcome'],
+    moved?: ReaperResult,
+  ): void {
+    const requeued = moved?.requeuedIds.length ?? 0
+    const failed = moved?.failedIds.length ?? 0
+    options.onPass?.({ table, at: new Date(), tookMs, outcome, requeued, failed, obstacle })
+  }
+
   /** The usual pass finds nothing and costs one query. */
-  async function lookAndReap(watched: Watched, table: JobTable): Promise<{ waitSec: number; outcome: Outcome }> {
+  async function lookAndReap(watched: Watched, table: JobTable): Promise<Pass> {
     let look = await take(watched, table)
     let outcome: Outcome = 'ok'
+    let moved: ReaperResult = { requeuedIds: [], failedIds: [] }
     if (look.isLeader) watched.yields = 0
     if (look.expired + look.ungoverned > 0) {
       if (isMassExpiry(look.expired, look.held)) shoutMassExpiry(table, look)
@@ -168,15 +203,15 @@ export function createReaper(options: ReaperOptions): Reaper {
       if (isSquatted)
         log.warn({ table: table.name }, 'the scan lock is held by somebody who does not scan; going on without it')
       if (look.isLeader || isSquatted) {
-        await workOff(watched, table, { yieldToOthers: look.isLeader })
+        moved = await workOff(watched, table, { yieldToOthers: look.isLeader })
         look = await take(watched, table)
       } else {
         outcome = 'yielded'
       }
     }
     if (look.isLeader) {
-      const moved = await rescueUndispatched(table, look.undispatched, watched.lookout, context(watched, true))
-      if (moved) look = await take(watched, table)
+      const hasMoved = await rescueUndispatched(table, look.undispatched, watched.lookout, context(watched, true))
+      if (hasMoved) look = await take(watched, table)
     }
     const setAside = watched.isolation.ids().length
     if (metrics) showLook(metrics, table.name, look, setAside)
@@ -190,17 +225,22 @@ export function createReaper(options: ReaperOptions): Reaper {
       heartbeatSec,
       hasLeftovers,
     })
-    return { waitSec, outcome }
+    return { waitSec, outcome, moved }
   }
 
-  async function workOff(watched: Watched, table: JobTable, options: { yieldToOthers: boolean }): Promise<void> {
+  async function workOff(
+    watched: Watched,
+    table: JobTable,
+    options: { yieldToOthers: boolean },
+  ): Promise<ReaperResult> {
     const startedAt = performance.now()
     const onBatch = (): void => {
       watched.lastSign = performance.now()
     }
-    await reapTable(table, { ...context(watched, true), signal: stopping.signal, onBatch }, options)
+    const moved = await reapTable(table, { ...context(watched, true), signal: stopping.signal, onBatch }, options)
     // A long pass is work, not silence.
     watch.sleeping((performance.now() - startedAt) / 1000)
+    return moved
   }
 
   /** A look that ends an outage was made without the grace: it is made again. */

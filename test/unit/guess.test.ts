@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test'
 import fc from 'fast-check'
 
-import { duration } from '../../src/cli/attach-text.ts'
+import { duration } from '../../src/job/duration.ts'
 import { readAttachArguments, UsageError } from '../../src/cli/attach-options.ts'
 import { entryOf } from '../../src/cli/entry.ts'
 import { type GuessOptions, guessProfile, type Proposal, type TableFacts } from '../../src/cli/guess.ts'
