@@ -3,6 +3,7 @@ import type { DryRun } from '../db/dry-run.ts'
 import { DRY_RUN_LIMIT } from '../db/dry-run.ts'
 import type { Finding } from '../db/finding.ts'
 import { duration } from '../job/duration.ts'
+import { RULE_WORDS } from '../job/recovery.ts'
 import type { Attachment } from './attach.ts'
 import type { JobTableLike } from './attach-tables.ts'
 import type { Guess } from './guess.ts'
@@ -42,17 +43,9 @@ function findingLine({ level, what, follows, mend }: Finding): string {
   return `${level}: ${what}; ${follows}${mend === null ? '' : `\n  ${mend}`}`
 }
 
-const RULES: Record<DryRun['groups'][number]['rule'], string> = {
-  lease_expired: 'the lease has run out',
-  heartbeat_stale: 'no lease, and the last heartbeat is too old',
-  no_heartbeat: 'no lease and no heartbeat, and the last sign of life is too old',
-  run_deadline: 'it runs for longer than it may',
-  worker_exit: 'its worker has ended',
-}
-
 function dryRunLines(run: DryRun): string[] {
   const lines = run.groups.flatMap(({ rule, outcome, count, examples }) => [
-    `${count}${count >= DRY_RUN_LIMIT ? ' or more' : ''} ${outcome}: ${rule} (${RULES[rule]})`,
+    `${count}${count >= DRY_RUN_LIMIT ? ' or more' : ''} ${outcome}: ${rule} (${RULE_WORDS[rule]})`,
     ...columns(
       examples.map(({ id, holder, attempt, silentSec, overdueSec }) => [
         `  ${id}`,

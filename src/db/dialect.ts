@@ -33,8 +33,10 @@ export interface Dialect {
   isHeldBy: (holder: Fragment, attempt: Fragment) => Fragment
   /** An INSERT of one event per row of `source`, for use inside the statement that makes the change. */
   tell: (event: EventRows) => Fragment
-  /** The events of a job of this table, as `data`. */
+  /** The events of a job of this table, as `data`, with `place`: their number where they have one. */
   timeline: (id: Fragment) => Fragment
+  /** All events after a number, as `place`, `data` and `is_ours` (of this table); null where events have no numbers. */
+  toldAfter: ((place: string | null, limit: number) => Fragment) | null
   /** All events of ours that a job of this table has: their types and the attempts they speak of. */
   toldBy: (id: Fragment) => Fragment
   /** The types of the events a job has of these types; only those of one attempt when `by` is given. */
@@ -117,15 +119,16 @@ export function createDialect(profile: Profile, jobs: CatalogTable, home: Events
           and ${read.attempts} = ${attempt}`,
     tell: (event) => tellFragment(profile, jobs, home, event),
     timeline: (id) => {
-      if (!profile.events || !home) return sql`select null::jsonb as data where false`
+      if (!profile.events || !home) return sql`select null::bigint as place, null::jsonb as data where false`
       const { jobId, data } = profile.events
       const json = sql`e.${raw(quoteName(data))}::jsonb`
       return sql`
-        select ${json} as data
+        select ${isNumbered(home) ? sql`e.id` : sql`null::bigint`} as place, ${json} as data
         from ${raw(quotedTable(home.table))} as e
         where e.${raw(quoteName(jobId))} = ${id}::text::${raw(home.catalog.columns.get(jobId)?.type ?? 'text')}
           and coalesce(${json} ->> 'table', ${profile.table}::text) = ${profile.table}::text`
     },
+    toldAfter: profile.events && home && isNumbered(home) ? toldAfter(profile, profile.events.data, home) : null,
     toldBy: (id) => {
       if (!profile.events || !home) return sql`select null::text as type, null::bigint as attempt where false`
       const { jobId, data } = profile.events
@@ -154,6 +157,23 @@ export function createDialect(profile: Profile, jobs: CatalogTable, home: Events
           ${author}`
     },
   }
+}
+
+/** Whether the events are numbered by a unique `id`, as ours are and most teams' own. */
+function isNumbered({ catalog }: EventsHome): boolean {
+  return /^(bigint|integer)$/.test(catalog.columns.get('id')?.type ?? '') && catalog.uniqueColumns.has('id')
+}
+
+/** Without a number to start after: the last `limit` of them. */
+function toldAfter(profile: Profile, data: string, home: EventsHome): NonNullable<Dialect['toldAfter']> {
+  const events = raw(quotedTable(home.table))
+  return (place, limit) => sql`
+    select e.id as place, e.${raw(quoteName(data))}::jsonb as data,
+      coalesce(e.${raw(quoteName(data))}::jsonb ->> 'table' = ${profile.table}::text, false) as is_ours
+    from ${events} as e
+    where e.id > ${place === null ? sql`(select coalesce(max(id), 0) - ${limit} from ${events})` : sql`${place}::bigint`}
+    order by e.id
+    limit ${limit}`
 }
 
 function of(column: string): Fragment {

@@ -70,9 +70,9 @@ export function mayBeOneRow(error: unknown): boolean {
   return /^[0-9A-Z]{5}$/.test(code) && !isTransient(error) && !/^(0A|25|28|3D|3F|42)/.test(code)
 }
 
-/** The id does not even fit the column's type, so there is no such job. */
+/** The id does not even fit the column's type, or is no text at all (a NUL), so there is no such job. */
 export function isMalformedId(error: unknown): boolean {
-  return ['22P02', '22003'].includes(errorCode(error))
+  return ['22P02', '22003', '22021'].includes(errorCode(error))
 }
 
 /** A table, column, type or privilege is not as we found it: look at the catalog again. */

@@ -3,6 +3,7 @@ import type { Database } from './client.ts'
 import { NOW } from './dialect.ts'
 import { expiry, type ExpiryRules } from './expiry.ts'
 import { lockKey } from './reap.ts'
+import { sql } from './sql.ts'
 import type { JobTable } from './table.ts'
 import { isDue } from './undispatched.ts'
 
@@ -11,12 +12,14 @@ export interface Look {
   now: number
   /** A standby, or a server in trouble: nothing can be moved. */
   isReadOnly: boolean
-  /** Nobody else is scanning this table just now. */
+  /** Nobody else is scanning this table just now; asked only by a reaper. */
   isLeader: boolean
   processing: number
   /** Processing with a lease that has not run out, or that is about to be reaped for it. */
   held: number
   expired: number
+  /** How long the time of the first of them has been up. */
+  overdueSec: number | null
   /** Due, but left alone because the database was away. */
   spared: number
   /** Nothing in the row tells how old it is. */
@@ -44,10 +47,18 @@ export async function readClock(db: Database): Promise<number> {
 /** Counts stop here, so that a look stays cheap on any table. */
 export const COUNT_CAP = 100_000
 
+export interface LookSettings {
+  rules: ExpiryRules
+  maxAttempts: number
+  orphanSec: number
+  /** Only a reaper asks for the scan lock: somebody who merely looks must not keep one from its work. */
+  isReaper?: boolean
+}
+
 export async function lookAt(
   db: Database,
   table: JobTable,
-  { rules, maxAttempts, orphanSec }: { rules: ExpiryRules; maxAttempts: number; orphanSec: number },
+  { rules, maxAttempts, orphanSec, isReaper }: LookSettings,
 ): Promise<Look> {
   const { dialect: d } = table
   const [look] = await db.query(
@@ -55,7 +66,7 @@ export async function lookAt(
       select
         extract(epoch from ${NOW})::float8 as now,
         current_setting('transaction_read_only') = 'on' as "isReadOnly",
-        (select pg_try_advisory_xact_lock(${lockKey(table)})) as "isLeader",
+        ${isReaper ? sql`(select pg_try_advisory_xact_lock(${lockKey(table)}))` : sql`false`} as "isLeader",
         running.*, waiting.*,
         (select count(*)::int from (
           select 1 from ${d.table} as j where ${d.read.status} = ${d.status.failed} limit ${COUNT_CAP}) as dead) as failed,
@@ -64,6 +75,7 @@ export async function lookAt(
         select count(*)::int as processing,
           count(${d.read.leaseExpiresAt})::int as held,
           count(*) filter (where ends.lh_at <= ${NOW})::int as expired,
+          extract(epoch from ${NOW} - min(ends.lh_at) filter (where ends.lh_at <= ${NOW} and isfinite(ends.lh_at)))::float8 as "overdueSec",
           count(*) filter (where ends.lh_spared)::int as spared,
           count(*) filter (where ends.lh_ungoverned)::int as ungoverned,
           extract(epoch from min(ends.lh_at) filter (where ends.lh_at > ${NOW}) - ${NOW})::float8 as "nextDeadlineSec",

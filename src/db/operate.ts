@@ -1,6 +1,8 @@
-/** What a person may do to a job by hand: retry it, cancel it, end its lease. Each with who did it and why, in its event. */
+/** What a person may do to a job by hand: retry it, cancel it. Each with who did it and why, in its event. */
+import type { Status } from '../job/status.ts'
 import type { Database } from './client.ts'
-import { type Fragment, list, sql } from './sql.ts'
+import { type JobFilter, matching } from './job-filter.ts'
+import { type Fragment, sql } from './sql.ts'
 import type { JobTable } from './table.ts'
 
 export interface Deed {
@@ -10,170 +12,117 @@ export interface Deed {
   reason: string
 }
 
-/** Which jobs are meant: some by id, or all that match. */
-export type Target =
-  | { ids: readonly string[]; seen?: Seen | undefined }
-  | { stage?: string | undefined; code?: string | undefined; limit: number }
-
 /** What the person saw when they decided; a job that has changed since is left alone. */
 export interface Seen {
-  status: string
+  status: Status
   attempt: number
 }
 
+/** Which jobs are meant: one by its id, or all that match, so many at a time. */
+export type Target = { id: string; seen?: Seen | undefined } | { filter: JobFilter; limit: number }
+
+export interface OperatedRow {
+  id: string
+  dueAt: Date | null
+}
+
+type Operable = Extract<Status, 'queued' | 'processing' | 'failed'>
+
 /**
- * Failed → queued, or queued and waiting → due now. The attempts stay as they are; the maximum goes up by what one more run
- * takes. Race closed here: a second retry, a claim or a cancel at the same moment (the row is locked, and judged as it is then).
+ * Failed → queued, or queued and waiting → due now. The attempts stay as they are; the maximum goes up by what one more
+ * run takes. Race closed here: a second retry, a claim or a cancel at the same moment (the row is locked, and judged as
+ * it is then). All that match means all that failed; one that waits is named by its id.
  */
-export async function retryJobs(
+export function retryJobs(
   db: Database,
-  { dialect: d, profile }: JobTable,
+  table: JobTable,
   target: Target,
-  { actor, reason, maxAttempts }: Deed & { maxAttempts: number },
-): Promise<string[]> {
+  { maxAttempts, ...deed }: Deed & { maxAttempts: number },
+): Promise<OperatedRow[]> {
+  const { dialect: d, profile } = table
   const allowed = sql`coalesce(${d.read.maxAttempts}, ${maxAttempts})`
-  // Without a column for the maximum there is nothing to raise, and a job that nobody can claim must not look retried.
-  const canRun = profile.columns.maxAttempts ? sql`true` : sql`${d.attempts} < ${maxAttempts}`
-  // All that match means all that failed; one that waits is named by its id.
-  const states = 'ids' in target ? (['failed', 'queued'] as const) : (['failed'] as const)
-  const rows = await db.query(
-    (run) => run<{ id: string }[]>`
+  return operate(db, table, target, deed, {
+    from: 'id' in target ? ['failed', 'queued'] : ['failed'],
+    // Without a column for the maximum there is nothing to raise, and a job that nobody can claim must not look retried.
+    unless: profile.columns.maxAttempts ? sql`false` : sql`${d.attempts} >= ${maxAttempts}`,
+    set: d.set({
+      status: d.status.queued,
+      nextRunAt: sql`clock_timestamp()`,
+      startedAt: sql`null`,
+      finishedAt: sql`null`,
+      maxAttempts: sql`greatest(${allowed}, least(picked.lh_attempt, 2147483646) + 1)`,
+    }),
+    event: profile.events?.names.operatorRetry ?? '',
+  })
+}
+
+/**
+ * Queued or processing → failed. A running worker learns it at its next heartbeat, and its finish is refused. The same
+ * race is closed the same way. All that match means all that wait: what runs is named by its id.
+ */
+export function cancelJobs(db: Database, table: JobTable, target: Target, deed: Deed): Promise<OperatedRow[]> {
+  const { dialect: d, profile } = table
+  return operate(db, table, target, deed, {
+    from: 'id' in target ? ['queued', 'processing'] : ['queued'],
+    unless: sql`false`,
+    set: d.set({
+      status: d.status.failed,
+      holder: sql`null`,
+      leaseExpiresAt: sql`null`,
+      failCode: sql`'cancelled'::text`,
+      failReason: sql`${deed.reason}::text`,
+      finishedAt: sql`clock_timestamp()`,
+    }),
+    event: profile.events?.names.operatorCancel ?? '',
+  })
+}
+
+interface Change {
+  from: readonly Operable[]
+  unless: Fragment
+  set: Fragment
+  event: string
+}
+
+function operate(db: Database, table: JobTable, target: Target, deed: Deed, change: Change): Promise<OperatedRow[]> {
+  const { dialect: d } = table
+  return db.query(
+    (run) => run<OperatedRow[]>`
       with picked as materialized (
         select ${d.read.id} as lh_id, ${d.attempts} as lh_attempt
         from ${d.table} as j
-        where ${isOneOf(d, states)} and ${matches(d, target)} and ${canRun}
-        ${limitOf(target)}
-        for no key update of j
+        where ${which(d, target, change.from)} and not (${change.unless})
+        ${'id' in target ? sql`` : sql`limit ${target.limit}`}
+        for no key update of j ${'id' in target ? sql`` : sql`skip locked`}
       ), moved as (
         update ${d.table} as j
-        set ${d.set({
-          status: d.status.queued,
-          nextRunAt: sql`clock_timestamp()`,
-          startedAt: sql`null`,
-          finishedAt: sql`null`,
-          maxAttempts: sql`greatest(${allowed}, least(picked.lh_attempt, 2147483646) + 1)`,
-        })}
+        set ${change.set}
         from picked
         where ${d.read.id} = picked.lh_id
-        returning picked.*
-      ), told as (${tellDeed(d, 'operator:retry', { actor, reason })})
-      select lh_id::text as id from moved`,
-  )
-  return rows.map(({ id }) => id)
-}
-
-/** Queued or processing → failed. A running worker loses its lease by it. The same race is closed the same way. */
-export async function cancelJobs(
-  db: Database,
-  { dialect: d }: JobTable,
-  target: Target,
-  { actor, reason }: Deed,
-): Promise<string[]> {
-  const states = 'ids' in target ? (['queued', 'processing'] as const) : (['queued'] as const)
-  const rows = await db.query(
-    (run) => run<{ id: string }[]>`
-      with picked as materialized (
-        select ${d.read.id} as lh_id, ${d.attempts} as lh_attempt
-        from ${d.table} as j
-        where ${isOneOf(d, states)} and ${matches(d, target)}
-        ${limitOf(target)}
-        for no key update of j
-      ), moved as (
-        update ${d.table} as j
-        set ${d.set({
-          status: d.status.failed,
-          holder: sql`null`,
-          leaseExpiresAt: sql`null`,
-          failCode: sql`'cancelled'::text`,
-          failReason: sql`${reason}::text`,
-          finishedAt: sql`clock_timestamp()`,
+          and (${anyStill(d, change.from)})
+        returning picked.*, ${d.read.nextRunAt} as lh_due
+      ), told as (
+        ${d.tell({
+          jobId: sql`moved.lh_id`,
+          type: sql`${change.event}::text`,
+          details: sql`jsonb_build_object('attempt', moved.lh_attempt, 'actor', ${deed.actor}::text, 'reason', ${deed.reason}::text)`,
+          source: sql`from moved order by moved.lh_id`,
         })}
-        from picked
-        where ${d.read.id} = picked.lh_id
-        returning picked.*
-      ), told as (${tellDeed(d, 'operator:cancel', { actor, reason })})
-      select lh_id::text as id from moved`,
+      )
+      select lh_id::text as id, lh_due as "dueAt" from moved`,
   )
-  return rows.map(({ id }) => id)
-}
-
-/** The lease ends now; the reaper does the rest by its own rules. Race closed here: a beat that renews it (the row is locked). */
-export async function endLease(
-  db: Database,
-  { dialect: d, profile }: JobTable,
-  target: { ids: readonly string[]; seen?: Seen | undefined },
-  { actor, reason }: Deed,
-): Promise<string[]> {
-  if (profile.columns.leaseExpiresAt === null) return []
-  const rows = await db.query(
-    (run) => run<{ id: string }[]>`
-      with picked as materialized (
-        select ${d.read.id} as lh_id, ${d.attempts} as lh_attempt
-        from ${d.table} as j
-        where ${d.isStill('processing')} and ${matches(d, target)}
-        for no key update of j
-      ), moved as (
-        update ${d.table} as j
-        set ${d.set({
-          // The holder's next beat must not bring it back to life: without a holder the fence is closed.
-          holder: sql`null`,
-          leaseExpiresAt: sql`clock_timestamp()`,
-        })}
-        from picked
-        where ${d.read.id} = picked.lh_id
-        returning picked.*
-      ), told as (${tellDeed(d, 'operator:lease_ended', { actor, reason })})
-      select lh_id::text as id from moved`,
-  )
-  return rows.map(({ id }) => id)
-}
-
-/** How many jobs a bulk action means, counted no further than `upTo`. */
-export async function countMatching(
-  db: Database,
-  { dialect: d }: JobTable,
-  status: 'failed' | 'queued',
-  target: Target,
-  upTo: number,
-): Promise<number> {
-  const [row] = await db.query(
-    (run) => run<{ found: number }[]>`
-      select count(*)::int as found from (
-        select 1 from ${d.table} as j
-        where ${d.read.status} = ${d.status[status]} and ${matches(d, target)}
-        limit ${upTo}) as matching`,
-  )
-  return row?.found ?? 0
 }
 
 type Parts = JobTable['dialect']
 
-function isOneOf(d: Parts, states: readonly ('queued' | 'processing' | 'failed')[]): Fragment {
-  const [first = 'failed', second] = states
-  return second ? sql`(${d.isStill(first)} or ${d.isStill(second)})` : sql`${d.read.status} = ${d.status[first]}`
+/** One row is judged by its id; of many, the partial index on their status finds them. */
+function which(d: Parts, target: Target, from: readonly Operable[]): Fragment {
+  if (!('id' in target)) return matching(d, { ...target.filter, status: from[0] })
+  const { id, seen } = target
+  const isAsSeen = seen ? sql`and ${d.isStill(seen.status)} and ${d.attempts} = ${seen.attempt}` : sql``
+  return sql`${d.read.id} = ${id} and (${anyStill(d, from)}) ${isAsSeen}`
 }
 
-function matches(d: Parts, target: Target): Fragment {
-  if ('ids' in target) {
-    const { ids, seen } = target
-    const isAsSeen = seen ? sql`and ${d.read.status}::text = ${seen.status} and ${d.attempts} = ${seen.attempt}` : sql``
-    return sql`${d.read.id} = any(${list(ids)}) ${isAsSeen}`
-  }
-  const { stage, code } = target
-  return sql`true
-    ${stage === undefined ? sql`` : sql`and ${d.read.stage}::text = ${stage}`}
-    ${code === undefined ? sql`` : sql`and ${d.read.failCode}::text = ${code}`}`
-}
-
-function limitOf(target: Target): Fragment {
-  return 'ids' in target ? sql`` : sql`limit ${target.limit}`
-}
-
-function tellDeed(d: Parts, type: string, { actor, reason }: Deed): Fragment {
-  return d.tell({
-    jobId: sql`moved.lh_id`,
-    type: sql`${type}::text`,
-    details: sql`jsonb_build_object('attempt', moved.lh_attempt, 'actor', ${actor}::text, 'reason', ${reason}::text)`,
-    source: sql`from moved order by moved.lh_id`,
-  })
+function anyStill(d: Parts, states: readonly Operable[]): Fragment {
+  return states.map(d.isStill).reduce((all, each) => sql`${all} or ${each}`)
 }

@@ -74,6 +74,9 @@ const profileShape = z.strictObject({
         undispatched: word,
         progress: word,
         aborted: word,
+        operatorRetry: word,
+        operatorCancel: word,
+        operatorEndedLease: word,
       }),
     })
     .nullable(),

@@ -30,9 +30,14 @@ export interface BatchChoice {
   only: readonly string[] | null
   /** Leave the batch to another reaper that is at it right now. */
   yieldToOthers: boolean
-  /** Not what ran out, but what this holder held when its process ended, and why it ended. */
-  exited?: { holder: string; cause: string }
+  /** Not what ran out, but what is taken for another reason. */
+  taken?: Taken
 }
+
+/** What a holder held when its process ended, and why it ended; or one attempt of one job whose lease a person ends. */
+export type Taken =
+  | { rule: 'worker_exit'; holder: string; cause: string }
+  | { rule: 'lease_ended'; id: string; attempt: number; actor: string; cause: string }
 
 export const EVERY_DUE_ROW: BatchChoice = { limit: 1000, exclude: [], only: null, yieldToOthers: false }
 
@@ -52,14 +57,18 @@ export async function reapExpired(
   const names = profile.events?.names
   const requeue = sql`picked.lh_requeue`
   const attempt = sql`picked.lh_attempt`
-  const { exited } = choice
-  const cause = exited?.cause ?? null
+  const { taken } = choice
+  const cause = taken?.cause ?? null
+  const actor = taken?.rule === 'lease_ended' ? taken.actor : null
   const reason = cause ?? profile.policy.orphanReason
+  const [requeuedName, failedName] = actor
+    ? [names?.operatorEndedLease, names?.operatorEndedLease]
+    : [names?.reaperRequeued, names?.reaperFailed]
   return db.query(
     (run) => run<ReapedRow[]>`
       with picked as materialized (
         ${selectExpired(table, settings, choice)}
-        for no key update of j ${exited ? sql`` : sql`skip locked`}
+        for no key update of j ${taken ? sql`` : sql`skip locked`}
       ), moved as (
         update ${d.table} as j
         set ${d.set({
@@ -69,7 +78,7 @@ export async function reapExpired(
           attempts: attempt,
           startedAt: sql`case when ${requeue} then null else ${d.read.startedAt} end`,
           nextRunAt: sql`case when ${requeue} then ${fromNow(backoffSec(attempt, settings.ladderMs))} else ${d.read.nextRunAt} end`,
-          failCode: sql`case when ${requeue} then ${d.read.failCode}::text else ${exited ? 'worker_exit' : 'timeout'}::text end`,
+          failCode: sql`case when ${requeue} then ${d.read.failCode}::text else ${taken?.rule ?? 'timeout'}::text end`,
           failReason: sql`case when ${requeue} then ${d.read.failReason}::text else coalesce(${reason}::text, picked.lh_rule) end`,
           finishedAt: sql`case when ${requeue} then null else clock_timestamp() end`,
         })}
@@ -83,12 +92,12 @@ export async function reapExpired(
           type: sql`event.type`,
           details: sql`jsonb_strip_nulls(jsonb_build_object(
             'reason', moved.lh_rule, 'attempt', moved.lh_attempt, 'holder', moved.lh_holder,
-            'locked_by', moved.lh_holder, 'stage', moved.lh_stage, 'due', moved.lh_due, 'cause', ${cause}::text))`,
+            'locked_by', moved.lh_holder, 'stage', moved.lh_stage, 'due', moved.lh_due, 'cause', ${cause}::text, 'actor', ${actor}::text))`,
           source: sql`
             from moved
             cross join lateral unnest(
-              case when moved.lh_requeue then array[${names?.reaperRequeued ?? ''}::text, ${names?.requeuedStale ?? ''}::text]
-                else array[${names?.reaperFailed ?? ''}::text] end) with ordinality as event(type, place)
+              case when moved.lh_requeue then array[${requeuedName ?? ''}::text, ${names?.requeuedStale ?? ''}::text]
+                else array[${failedName ?? ''}::text] end) with ordinality as event(type, place)
             order by moved.lh_id, event.place`,
         })}
       )
@@ -105,7 +114,21 @@ export function giveBack(
   settings: ReapSettings,
   exited: { holder: string; cause: string },
 ): Promise<ReapedRow[]> {
-  return reapExpired(db, table, settings, { ...EVERY_DUE_ROW, limit: 10_000, exited })
+  return reapExpired(db, table, settings, {
+    ...EVERY_DUE_ROW,
+    limit: 10_000,
+    taken: { rule: 'worker_exit', ...exited },
+  })
+}
+
+/** A person ends a lease: the job goes the way of the expired, at once. Nothing moves when it is another attempt by now. */
+export function endLease(
+  db: Database,
+  table: JobTable,
+  settings: ReapSettings,
+  ended: { id: string; attempt: number; actor: string; cause: string },
+): Promise<ReapedRow[]> {
+  return reapExpired(db, table, settings, { ...EVERY_DUE_ROW, limit: 1, taken: { rule: 'lease_ended', ...ended } })
 }
 
 /** The same selection, nothing locked and nothing written: what a pass would do now, and by which rule. */
@@ -131,19 +154,25 @@ function selectExpired(table: JobTable, settings: ReapSettings, choice: BatchCho
       ? sql`(case when ${d.read.leaseExpiresAt} is null then least(${d.attempts}, 2147483646) + 1 else greatest(${d.attempts}, 1) end)`
       : sql`greatest(${d.attempts}, 1)`
   return sql`
-    select ${d.read.id} as lh_id, ${choice.exited ? sql`'worker_exit'::text` : sql`ends.lh_rule`} as lh_rule, ${d.read.stage}::text as lh_stage, ${d.read.holder}::text as lh_holder,
+    select ${d.read.id} as lh_id, ${choice.taken ? sql`${choice.taken.rule}::text` : sql`ends.lh_rule`} as lh_rule, ${d.read.stage}::text as lh_stage, ${d.read.holder}::text as lh_holder,
       ${attempt} as lh_attempt,
       ${profile.policy.onExpiry === 'requeue'}::boolean
         and ${attempt} < greatest(coalesce(${d.read.maxAttempts}, ${settings.maxAttempts}), 1) as lh_requeue
     from ${d.table} as j
     ${expiry(table, settings.rules)}
     where ${d.read.status} = ${d.status.processing}
-      and ${choice.exited ? sql`${d.read.holder} = ${choice.exited.holder}::text` : sql`ends.lh_at <= ${NOW}`}
+      and ${choice.taken ? isTaken(d, choice.taken) : sql`ends.lh_at <= ${NOW}`}
       ${choice.exclude.length > 0 ? sql`and not (${d.read.id} = any(${list(choice.exclude)}))` : sql``}
       ${choice.only ? sql`and ${d.read.id} = any(${list(choice.only)})` : sql``}
       ${choice.yieldToOthers ? sql`and (select pg_try_advisory_xact_lock(${lockKey(table)}))` : sql``}
     order by ${d.read.leaseExpiresAt}
     limit ${choice.limit}`
+}
+
+function isTaken(d: JobTable['dialect'], taken: Taken): Fragment {
+  return taken.rule === 'worker_exit'
+    ? sql`${d.read.holder} = ${taken.holder}::text`
+    : sql`${d.read.id} = ${taken.id} and ${d.attempts} = ${taken.attempt}`
 }
 
 /** Gives a lease (or, without such a column, a sign of life) to rows in which nothing tells how old they are, so that they run out later. */

@@ -13,6 +13,9 @@ export interface EventNames {
   undispatched: string
   progress: string
   aborted: string
+  operatorRetry: string
+  operatorCancel: string
+  operatorEndedLease: string
 }
 
 export const DEFAULT_EVENT_NAMES: EventNames = {
@@ -27,6 +30,9 @@ export const DEFAULT_EVENT_NAMES: EventNames = {
   undispatched: 'requeued:undispatched',
   progress: 'progress',
   aborted: 'aborted:shutdown',
+  operatorRetry: 'operator:retry',
+  operatorCancel: 'operator:cancel',
+  operatorEndedLease: 'operator:lease_ended',
 }
 
 /** Longest text kept in an event; a timeline is not a log file. */

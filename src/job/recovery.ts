@@ -1,7 +1,24 @@
-/** Why a job is taken from its holder: the rule that ran out for it, or its worker's end seen by the supervisor. */
-export const REAP_RULES = ['lease_expired', 'heartbeat_stale', 'no_heartbeat', 'run_deadline', 'worker_exit'] as const
+/** Why a job is taken from its holder: the rule that ran out for it, its worker's end seen by the supervisor, or a person's word. */
+export const REAP_RULES = [
+  'lease_expired',
+  'heartbeat_stale',
+  'no_heartbeat',
+  'run_deadline',
+  'worker_exit',
+  'lease_ended',
+] as const
 
 export type ReapRule = (typeof REAP_RULES)[number]
+
+/** The same for a person to read. */
+export const RULE_WORDS: Record<ReapRule, string> = {
+  lease_expired: 'the lease has run out',
+  heartbeat_stale: 'no lease, and the last heartbeat is too old',
+  no_heartbeat: 'no lease and no heartbeat, and the last sign of life is too old',
+  run_deadline: 'it runs for longer than it may',
+  worker_exit: 'its worker has ended',
+  lease_ended: 'somebody ended the lease',
+}
 
 /** When more than half of at least ten held leases run out at once, it is rarely the workers. */
 export function isMassExpiry(expired: number, held: number): boolean {

@@ -246,7 +246,7 @@ export function createReaper(options: ReaperOptions): Reaper {
   /** A look that ends an outage was made without the grace: it is made again. */
   async function take(watched: Watched, table: JobTable): Promise<Look> {
     const { orphanSec } = watched.lookout
-    const look = await lookAt(db, table, { ...settings(watched, true), orphanSec })
+    const look = await lookAt(db, table, { ...settings(watched, true), orphanSec, isReaper: true })
     if (look.isReadOnly)
       throw Object.assign(new Error('the database is read-only; nothing can be moved'), { code: '25006' })
     if (!watch.answered(look.now)) return look
@@ -254,7 +254,7 @@ export function createReaper(options: ReaperOptions): Reaper {
       { table: table.name, graceSec: graceSecFor(watched.profile, heartbeatSec) },
       'the database was away: jobs that have not checked in since get a grace',
     )
-    return lookAt(db, table, { ...settings(watched, true), orphanSec })
+    return lookAt(db, table, { ...settings(watched, true), orphanSec, isReaper: true })
   }
 
   /** One locked table or one killed backend is no outage: the database is asked before it is said to be away. */

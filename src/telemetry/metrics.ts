@@ -1,6 +1,8 @@
 /** Every metric we export, in one list. docs/metrics.md is held against it by a test. */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 
+import { REAP_RULES } from '../job/recovery.ts'
+
 export interface MetricDefinition {
   kind: 'counter' | 'gauge' | 'histogram'
   help: string
@@ -102,6 +104,10 @@ export const METRICS = {
     'Delivered jobs that were not taken, by code: NOT_FOUND, NOT_QUEUED, NOT_DUE, NO_ATTEMPTS_LEFT, NOT_HERE.',
     ['table', 'code'],
   ),
+  operator_actions_total: counter('Jobs that a person moved by hand, by action: retry, cancel, end_lease.', [
+    'table',
+    'action',
+  ]),
 } as const satisfies Record<string, MetricDefinition>
 
 const DISPATCH_SKIPS = ['NOT_FOUND', 'NOT_QUEUED', 'NOT_DUE', 'NO_ATTEMPTS_LEFT', 'NOT_HERE'] as const
@@ -178,9 +184,10 @@ function startAtZero(
     metrics.count('dispatch_published_total', { table }, 0)
     metrics.count('dispatch_failures_total', { table }, 0)
     for (const code of DISPATCH_SKIPS) metrics.count('worker_dispatch_skips_total', { table, code }, 0)
+    for (const action of ['retry', 'cancel', 'end_lease']) metrics.count('operator_actions_total', { table, action }, 0)
     for (const outcome of ['republished', 'failed']) metrics.count('reaper_undispatched_total', { table, outcome }, 0)
   }
-  for (const reason of ['lease_expired', 'heartbeat_stale', 'no_heartbeat', 'run_deadline', 'worker_exit']) {
+  for (const reason of REAP_RULES) {
     metrics.count('worker_recovered_jobs_total', { reason }, 0)
   }
   for (const code of [...KNOWN_CODES, 'OTHER']) metrics.count('worker_retry_attempts_total', { code }, 0)

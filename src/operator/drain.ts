@@ -1,0 +1,53 @@
+/** What a deploy right now would interrupt: which running jobs end by themselves before their worker must, and which do not. */
+import type { JobView } from '../db/job-view.ts'
+
+export interface DrainJob {
+  table: string
+  id: string
+  stage: string | null
+  holder: string | null
+  attempt: number
+  runningSec: number | null
+  /** What is left of it, from its progress or its expected duration; null when neither tells. */
+  remainingSec: number | null
+  /** `given back`: its worker gives it back at the limit, and it starts anew without losing an attempt. */
+  outcome: 'finishes' | 'given back' | 'unknown'
+}
+
+export interface DrainPlan {
+  shutdownTimeoutSec: number
+  jobs: DrainJob[]
+  finishes: number
+  givenBack: number
+  unknown: number
+  /** Work that would be done again. */
+  lostSec: number
+}
+
+export function drainPlan(views: readonly JobView[], shutdownTimeoutSec: number): DrainPlan {
+  const jobs = views.map((view) => drainJob(view, shutdownTimeoutSec))
+  const having = (outcome: DrainJob['outcome']): DrainJob[] => jobs.filter((job) => job.outcome === outcome)
+  return {
+    shutdownTimeoutSec,
+    jobs: jobs.toSorted((a, b) => (b.remainingSec ?? Infinity) - (a.remainingSec ?? Infinity)),
+    finishes: having('finishes').length,
+    givenBack: having('given back').length,
+    unknown: having('unknown').length,
+    lostSec: [...having('given back'), ...having('unknown')].reduce((sum, job) => sum + (job.runningSec ?? 0), 0),
+  }
+}
+
+function drainJob(view: JobView, limitSec: number): DrainJob {
+  const { table, id, stage, holder, attempt } = view
+  const runningSec = view.startedAt ? (view.now.getTime() - view.startedAt.getTime()) / 1000 : null
+  const remainingSec = remainingOf(view, runningSec)
+  const outcome = remainingSec === null ? 'unknown' : remainingSec <= limitSec ? 'finishes' : 'given back'
+  return { table, id, stage, holder, attempt, runningSec, remainingSec, outcome }
+}
+
+/** Progress is what the job itself says; an expectation is what somebody thought before. */
+function remainingOf({ progress, expectedDurationMs }: JobView, runningSec: number | null): number | null {
+  if (runningSec === null) return null
+  if (progress !== null && progress > 0) return (runningSec * (100 - Math.min(progress, 100))) / Math.min(progress, 100)
+  return expectedDurationMs === null ? null : Math.max(0, expectedDurationMs / 1000 - runningSec)
+}

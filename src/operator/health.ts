@@ -1,0 +1,71 @@
+/** One sentence: is anything stuck, and if so, where to look first. */
+import { duration } from '../job/duration.ts'
+import { OVERDUE_SEC } from './explain.ts'
+
+export type HealthLevel = 'ok' | 'attention' | 'unhealthy'
+
+export interface HealthReport {
+  level: HealthLevel
+  /** The worst of it, or that all is well. */
+  sentence: string
+  /** Everything that is to be said, worst first; empty when all is well. */
+  details: { level: HealthLevel; text: string }[]
+}
+
+/** What a verdict is made from; the rest of an overview is for the eye. */
+export interface TableState {
+  table: string
+  /** Why nothing is known about it; null when all is. */
+  obstacle: string | null
+  queued: number
+  due: number
+  processing: number
+  expired: number
+  overdueSec: number | null
+  spared: number
+  failed: number
+  undispatched: number
+  oldestDueSec: number | null
+}
+
+const RANK: Record<HealthLevel, number> = { unhealthy: 0, attention: 1, ok: 2 }
+
+export function healthOf(tables: readonly TableState[]): HealthReport {
+  const details = tables.flatMap(findingsOf).toSorted((a, b) => RANK[a.level] - RANK[b.level])
+  const [worst] = details
+  if (worst) return { level: worst.level, sentence: worst.text, details }
+  const sum = (key: 'processing' | 'due' | 'queued'): number => tables.reduce((all, each) => all + each[key], 0)
+  const waiting = sum('queued') - sum('due')
+  const later = waiting > 0 ? `, ${waiting} for later` : ''
+  return {
+    level: 'ok',
+    sentence: `Nothing is stuck: ${sum('processing')} running, ${sum('due')} due${later}.`,
+    details,
+  }
+}
+
+function findingsOf(state: TableState): { level: HealthLevel; text: string }[] {
+  const { table, obstacle, expired, overdueSec, spared, undispatched, oldestDueSec } = state
+  if (obstacle !== null) return [{ level: 'unhealthy', text: obstacle }]
+  const found: { level: HealthLevel; text: string }[] = []
+  if (expired > 0 && (overdueSec ?? Infinity) > OVERDUE_SEC) {
+    const late = overdueSec === null ? '' : `, the first for ${duration(overdueSec)}`
+    const text = `${table}: ${count(expired, 'running job')} past ${expired === 1 ? 'its' : 'their'} deadline${late}, and nobody takes ${expired === 1 ? 'it' : 'them'} back. Is a reaper running?`
+    found.push({ level: 'unhealthy', text })
+  } else if (expired > 0) {
+    found.push({ level: 'attention', text: `${table}: ${count(expired, 'running job')} just ran out of time` })
+  }
+  if (undispatched > 0) {
+    const text = `${table}: ${count(undispatched, 'due job')} nobody takes, the oldest for ${duration(oldestDueSec ?? 0)}. Is a worker running?`
+    found.push({ level: 'attention', text })
+  }
+  if (spared > 0) {
+    const text = `${table}: the database was away; ${count(spared, 'job')} still ${spared === 1 ? 'has' : 'have'} time to check in`
+    found.push({ level: 'attention', text })
+  }
+  return found
+}
+
+function count(many: number, what: string): string {
+  return `${many} ${what}${many === 1 ? '' : 's'}`
+}
