@@ -118,7 +118,7 @@ export function readFields(db: Database, { dialect: d }: JobTable, id: string): 
       select field.key as name, left(field.value #>> '{}', ${FIELD_LENGTH}) as value,
         coalesce(length(field.value #>> '{}') > ${FIELD_LENGTH}, false) as "isCut"
       from ${d.table} as j
-      cross join lateral jsonb_each(to_jsonb(j)) with ordinality as field(key, value, place)
+      cross join lateral json_each(to_json(j)) with ordinality as field(key, value, place)
       where ${d.read.id} = ${id}
       order by field.place`,
   )
