@@ -41,6 +41,8 @@ export interface Config {
   scratch: { dir: string; keepOnSuccess: boolean; retentionHours: number }
   storage: { dir: string; s3: S3Config | null }
   http: { host: string; port: number }
+  /** The dashboard: its own port when it runs alone, the secret that allows actions, the names it answers to. */
+  dashboard: { port: number; token: string | null; hosts: readonly string[] }
   logLevel: string
   /** Doubtful, but not wrong; to be logged once at start. */
   warnings: string[]
@@ -144,6 +146,11 @@ export function loadConfig(env: Environment = process.env): Config {
     },
     storage: { dir: must(values.storageDir), s3 },
     http: { host: must(values.httpHost), port: must(values.httpPort) },
+    dashboard: {
+      port: must(values.dashboardHttpPort),
+      token: values.operatorToken,
+      hosts: values.operatorHosts ?? [],
+    },
     logLevel: must(values.logLevel),
     warnings: [],
   }

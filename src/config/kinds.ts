@@ -59,6 +59,22 @@ export function plainName(expected: string): z.ZodType<string> {
     .regex(/^[A-Za-z_]\w{0,49}$/, { error: `expected ${expected}: a letter, then letters, digits and _` })
 }
 
+/** A secret that somebody would have to guess: long enough, and fit for a header. */
+export function token(): z.ZodType<string> {
+  const error = 'expected at least 16 characters without blanks, e.g. from openssl rand -hex 24'
+  return z.string().regex(/^[!-~]{16,200}$/, { error })
+}
+
+/** `ops.example.com, ops`: names as they stand in a Host header, without scheme or port. */
+export function hostNames(): z.ZodType<string[]> {
+  const name = String.raw`[A-Za-z0-9]([A-Za-z0-9.-]{0,252})`
+  const error = 'expected host names separated by commas, each like ops.example.com, without scheme or port'
+  return z
+    .string()
+    .regex(new RegExp(String.raw`^\s*${name}(\s*,\s*${name})*\s*$`), { error })
+    .transform((value) => value.split(',').map((part) => part.trim().toLowerCase()))
+}
+
 export function postgresUrl(): z.ZodType<string> {
   const expected = 'expected a PostgreSQL URL like postgres://user:password@host:5432/database'
   return z.string().refine(isPostgresUrl, { error: expected })

@@ -3,6 +3,7 @@ import type { z } from 'zod'
 
 import {
   factor,
+  hostNames,
   milliseconds,
   onOff,
   oneOf,
@@ -11,6 +12,7 @@ import {
   seconds,
   tableNames,
   text,
+  token,
   wholeNumber,
   zeroOrOne,
 } from './kinds.ts'
@@ -279,7 +281,7 @@ export const SETTINGS = {
     names: ['HTTP_HOST'],
     kind: text('an address to listen on'),
     fallback: '127.0.0.1',
-    help: 'Where /metrics, /healthz and /readyz listen.',
+    help: 'Where the dashboard, /metrics, /healthz and /readyz listen. Anything but loopback needs OPERATOR_TOKEN.',
   }),
   httpPort: setting({
     names: ['HTTP_PORT'],
@@ -291,7 +293,26 @@ export const SETTINGS = {
     names: ['WORKER_HTTP_PORT'],
     kind: wholeNumber({ min: 0, max: 65_535 }),
     fallback: '9465',
-    help: 'The same for a worker. Taken: the worker goes on without; 0 takes any free one.',
+    help: 'A worker shows its /metrics, /healthz and /readyz here. Taken: it goes on without; 0 takes any free one.',
+  }),
+  dashboardHttpPort: setting({
+    names: ['DASHBOARD_HTTP_PORT'],
+    kind: wholeNumber({ min: 0, max: 65_535 }),
+    fallback: '9466',
+    help: 'Port of the dashboard when it runs alone (bun run start:dashboard); 0 takes any free one.',
+  }),
+  operatorToken: setting({
+    names: ['OPERATOR_TOKEN'],
+    kind: token(),
+    fallback: null,
+    help: 'Secret of at least 16 characters that allows actions on the dashboard. Unset: it only shows, on loopback alone.',
+    secret: true,
+  }),
+  operatorHosts: setting({
+    names: ['OPERATOR_HOSTS'],
+    kind: hostNames(),
+    fallback: null,
+    help: 'Further names under which browsers may reach the dashboard, e.g. behind a proxy. Addresses and localhost always may.',
   }),
   logLevel: setting({
     names: ['LOG_LEVEL'],
