@@ -41,6 +41,8 @@ export function explain(job: JobView, settings: ExplainSettings): Explanation {
         advice: 'who writes this word? The profile of the table names the four that count',
         actions: [],
       }
+    default:
+      return job.status satisfies never
   }
 }
 

@@ -242,6 +242,8 @@ export function createOperator(options: OperatorOptions): Operator {
         return cancelJobs(db, table, target, deed)
       case 'end-lease':
         return endLease(db, table, settings, { id: target.id, attempt: target.seen.attempt, actor, cause })
+      default:
+        return action satisfies never
     }
   }
 
@@ -327,10 +329,9 @@ export function createOperator(options: OperatorOptions): Operator {
       const each = find(name)
       const given = cleanDeed(deed)
       if (given.reason === '') return NO_REASON
-      const missing = refusal('NOT_FOUND', `there is no job ${id} in ${name}` as string)
       return orMalformed<ServiceResult<Acted, ActCode>>(
         each.handle.use((table) => actOn(each, table, action, { id, seen }, given)),
-        missing as ServiceResult<Acted, ActCode>,
+        refusal('NOT_FOUND', `there is no job ${id} in ${name}`),
       )
     },
     async actOnAll(action, { table: name, filter, atMost }, deed, onProgress) {
@@ -429,8 +430,6 @@ function overviewFrom(table: string, seen: Look): TableOverview {
   const { queued, due, processing, held, expired, overdueSec, spared, ungoverned, failed } = seen
   const { undispatched, oldestDueSec, nextDeadlineSec } = seen
   const done = Math.max(0, seen.finishedEstimate - queued - processing - failed)
-  return {
-    ...{ table, obstacle: null, queued, due, processing, held, expired, overdueSec, spared, ungoverned, failed, done },
-    ...{ undispatched, oldestDueSec, nextDeadlineSec },
-  }
+  const running = { processing, held, expired, overdueSec, spared, ungoverned, nextDeadlineSec }
+  return { table, obstacle: null, queued, due, undispatched, oldestDueSec, ...running, failed, done }
 }
