@@ -1,4 +1,5 @@
-/** bun run start:reaper: the reaper as a service, with /metrics, /healthz and /readyz beside it. */
+/** bun run start:reaper: the reaper as a service, with the dashboard, /metrics, /healthz and /readyz beside it. */
+import { createPassLog } from '../src/dashboard/passes.ts'
 import { openDatabase } from '../src/db/client.ts'
 import { surviveLostSocketWrites } from '../src/db/crash-filter.ts'
 import { migrate } from '../src/db/migrate.ts'
@@ -6,11 +7,12 @@ import { knownStages } from '../src/db/rules.ts'
 import { createReaper } from '../src/reaper/loop.ts'
 import { createLog } from '../src/telemetry/log.ts'
 import { createMetrics } from '../src/telemetry/metrics.ts'
-import { startTelemetryServer } from '../src/telemetry/server.ts'
+import { openDashboard, refuseOpenDashboard } from './support/dashboard.ts'
 import { openDispatcher } from './support/dispatch.ts'
 import { findDatabase, readConfigOrExit, migrationOf, readTablesOrExit, untilStopped } from './support/program.ts'
 
 const config = readConfigOrExit()
+refuseOpenDashboard(config)
 const stopped = untilStopped()
 const log = createLog({ level: config.logLevel })
 for (const warning of config.warnings) log.warn(warning)
@@ -35,6 +37,7 @@ const db = openDatabase({
 if (target.isEmbedded) await migrate(db, target.url, migrationOf(config, profiles))
 
 const dispatch = await openDispatcher(config, target.url, log, { isKeeper: true })
+const passes = createPassLog()
 const reaper = createReaper({
   db,
   log,
@@ -49,26 +52,33 @@ const reaper = createReaper({
   maxAttempts: config.maxAttempts,
   queuedOrphanSec: config.reaper.queuedOrphanSec,
   backoffLadderMs: config.backoffLadderMs,
+  onPass: (pass) => passes.add(pass),
   ...(dispatch ? { dispatch } : {}),
 })
-const server = startTelemetryServer({
-  ...config.http,
+const dashboard = openDashboard({
+  config,
+  url: target.url,
+  port: config.http.port,
+  log,
   metrics,
+  passes,
+  dispatch,
+  tables: profiles,
   health: reaper.health,
   beforeScrape: () => reaper.showAges(),
 })
-if (!server) {
+if (!dashboard) {
   log.error(`HTTP_PORT ${config.http.port} is taken on ${config.http.host}: set HTTP_PORT to a free one`)
   await target.stop()
   process.exit(1)
 }
-log.info({ tables, database: db.target, http: server.url, intervalSec: config.reaper.intervalSec }, 'reaper started')
+log.info({ tables, database: db.target, http: dashboard.url, intervalSec: config.reaper.intervalSec }, 'reaper started')
 reaper.start()
 
 const signal = await stopped
 log.info({ signal }, 'stopping')
 await reaper.stop()
-await server.stop()
+await dashboard.stop()
 await dispatch?.close()
 await db.close()
 await target.stop()

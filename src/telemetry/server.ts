@@ -8,62 +8,78 @@ export interface Health {
   obstacles(): string[]
 }
 
-export interface TelemetryServer {
+export interface HttpServer {
   url: string
   stop(): Promise<void>
 }
 
-/** Null when the port is taken. */
-export function startTelemetryServer(options: ServerOptions): TelemetryServer | null {
-  try {
-    return serve(options)
-  } catch (error) {
-    if ((error as { code?: string }).code === 'EADDRINUSE') return null
-    throw error
-  }
-}
-
-interface ServerOptions {
-  host: string
-  port: number
+export interface TelemetryOptions {
   metrics: Metrics
   health: Health
   /** Called right before a scrape, for gauges that depend on the moment. */
   beforeScrape?: () => void
 }
 
-function serve(options: ServerOptions): TelemetryServer {
-  const { metrics, health } = options
-  const server = Bun.serve({
-    hostname: options.host,
-    port: options.port,
-    idleTimeout: 10,
-    maxRequestBodySize: 1024,
-    routes: {
-      '/metrics': {
-        GET: async () => {
-          options.beforeScrape?.()
-          return new Response(await metrics.text(), {
-            headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' },
-          })
-        },
-      },
-      '/healthz': {
-        GET: () =>
-          health.isAlive()
-            ? new Response('ok\n')
-            : new Response('no pass was completed within three intervals\n', { status: 503 }),
-      },
-      '/readyz': {
-        GET: () => {
-          const obstacles = health.obstacles()
-          return obstacles.length === 0
-            ? new Response('ready\n')
-            : new Response(`${obstacles.join('\n')}\n`, { status: 503 })
-        },
-      },
-    },
-    fetch: () => new Response('There is /metrics, /healthz and /readyz.\n', { status: 404 }),
+/** Null when the port is taken. */
+export function startTelemetryServer(options: TelemetryOptions & { host: string; port: number }): HttpServer | null {
+  return listen({
+    ...options,
+    maxBodyBytes: 1024,
+    answer: async (request) =>
+      (await answerTelemetry(request, options)) ??
+      new Response('There is /metrics, /healthz and /readyz.\n', { status: 404 }),
   })
-  return { url: `http://${options.host}:${server.port}`, stop: () => server.stop(true) }
+}
+
+/** Null for any other path. */
+export async function answerTelemetry(
+  request: Request,
+  { metrics, health, beforeScrape }: TelemetryOptions,
+): Promise<Response | null> {
+  const { pathname } = new URL(request.url)
+  if (!['/metrics', '/healthz', '/readyz'].includes(pathname)) return null
+  if (request.method !== 'GET' && request.method !== 'HEAD') {
+    return new Response('expected GET\n', { status: 405, headers: { allow: 'GET, HEAD' } })
+  }
+  if (pathname === '/metrics') {
+    beforeScrape?.()
+    const headers = { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' }
+    return new Response(await metrics.text(), { headers })
+  }
+  const obstacles =
+    pathname === '/readyz'
+      ? health.obstacles()
+      : health.isAlive()
+        ? []
+        : ['no pass was completed within three intervals']
+  return obstacles.length === 0
+    ? new Response(pathname === '/readyz' ? 'ready\n' : 'ok\n')
+    : new Response(`${obstacles.join('\n')}\n`, { status: 503 })
+}
+
+export interface ListenOptions {
+  host: string
+  port: number
+  maxBodyBytes: number
+  answer: (request: Request) => Promise<Response>
+}
+
+/** Null when the port is taken. Connections that say nothing are closed; a broken answer is an answer too. */
+export function listen({ host, port, maxBodyBytes, answer }: ListenOptions): HttpServer | null {
+  try {
+    const server = Bun.serve({
+      hostname: host,
+      port,
+      idleTimeout: 10,
+      maxRequestBodySize: maxBodyBytes,
+      development: false,
+      fetch: (request) => answer(request),
+      error: () => new Response('this could not be answered\n', { status: 500 }),
+    })
+    const shown = host.includes(':') ? `[${host}]` : host
+    return { url: `http://${shown}:${server.port}`, stop: () => server.stop(true) }
+  } catch (error) {
+    if ((error as { code?: string }).code === 'EADDRINUSE') return null
+    throw error
+  }
 }

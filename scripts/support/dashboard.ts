@@ -1,0 +1,82 @@
+/** The dashboard around an operator with a database client of its own, so that no page ever waits in front of the reaper. */
+import type { Logger } from 'pino'
+
+import { accessFault } from '../../src/dashboard/access.ts'
+import type { PassLog } from '../../src/dashboard/passes.ts'
+import { startDashboard } from '../../src/dashboard/server.ts'
+import { settingsInForce } from '../../src/config/describe.ts'
+import type { Config } from '../../src/config/config.ts'
+import { openDatabase } from '../../src/db/client.ts'
+import type { Profile } from '../../src/db/profile.ts'
+import type { Dispatcher } from '../../src/dispatch/dispatcher.ts'
+import type { Metrics } from '../../src/telemetry/metrics.ts'
+import type { Health } from '../../src/telemetry/server.ts'
+import { operatorOf } from './operator.ts'
+import { EXIT_CONFIGURATION } from './program.ts'
+
+/** A page that takes longer than this is not worth waiting for. */
+const PAGE_TIMEOUT_SEC = 5
+const CONNECTIONS = 3
+
+export interface Dashboard {
+  url: string
+  stop(): Promise<void>
+}
+
+export interface DashboardParts {
+  config: Config
+  tables: readonly Profile[]
+  url: string
+  port: number
+  log: Logger
+  metrics: Metrics
+  health: Health
+  beforeScrape?: () => void
+  passes: PassLog | null
+  dispatch: Dispatcher | undefined
+}
+
+/** Ends the program when the dashboard must not be served like this. */
+export function refuseOpenDashboard(config: Config): void {
+  const fault = accessFault({ host: config.http.host, token: config.dashboard.token })
+  if (fault === null) return
+  process.stderr.write(`The configuration cannot be used:\n  ${fault}\n`)
+  process.exit(EXIT_CONFIGURATION)
+}
+
+/** Null when the port is taken. */
+export function openDashboard(parts: DashboardParts): Dashboard | null {
+  const { config, tables, log, metrics, dispatch } = parts
+  const db = openDatabase({
+    url: parts.url,
+    poolMax: CONNECTIONS,
+    prepare: config.database.prepare,
+    queryTimeoutSec: Math.min(PAGE_TIMEOUT_SEC, config.database.queryTimeoutSec),
+    applicationName: 'leasehold dashboard',
+  })
+  const server = startDashboard({
+    ...config.dashboard,
+    host: config.http.host,
+    port: parts.port,
+    metrics,
+    health: parts.health,
+    ...(parts.beforeScrape ? { beforeScrape: parts.beforeScrape } : {}),
+    operator: operatorOf(config, tables, db, { dispatch, metrics, log }),
+    passes: parts.passes,
+    settings: settingsInForce(),
+    database: db.target,
+    shutdownTimeoutSec: config.worker.shutdownTimeoutSec,
+    log,
+  })
+  if (!server) {
+    void db.close()
+    return null
+  }
+  return {
+    url: server.url,
+    async stop() {
+      await server.stop()
+      await db.close()
+    },
+  }
+}

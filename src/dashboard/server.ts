@@ -1,0 +1,78 @@
+/** What an operator sees in a browser, with /metrics and health beside it, on one port. */
+import type { SettingInForce } from '../config/describe.ts'
+import type { Operator } from '../operator/operator.ts'
+import type { Log } from '../telemetry/log.ts'
+import { answerTelemetry, type HttpServer, listen, type TelemetryOptions } from '../telemetry/server.ts'
+import { type AccessOptions, createAccess } from './access.ts'
+import { createApi } from './api.ts'
+import { createPage, PAGE_HEADERS } from './page.ts'
+import type { PassLog } from './passes.ts'
+
+export interface DashboardOptions extends TelemetryOptions, AccessOptions {
+  port: number
+  operator: Operator
+  /** The passes of the reaper in this process; null when there is none. */
+  passes: PassLog | null
+  settings: readonly SettingInForce[]
+  database: string
+  shutdownTimeoutSec: number
+  log: Log
+}
+
+const MAX_BODY_BYTES = 16 * 1024
+/** How often the plots get a new point. */
+const SAMPLE_MS = 15_000
+
+/** Null when the port is taken. */
+export function startDashboard(options: DashboardOptions): HttpServer | null {
+  const access = createAccess(options)
+  const api = createApi({ ...options, access })
+  const page = createPage()
+  const server = listen({
+    ...options,
+    maxBodyBytes: MAX_BODY_BYTES,
+    async answer(request) {
+      // A scraper comes by any name and needs no token; it gets numbers, and no way to change anything.
+      const telemetry = await answerTelemetry(request, options)
+      if (telemetry) return telemetry
+      const host = access.checkHost(request)
+      if (!host.ok) return new Response(`${host.error}\n`, { status: 421 })
+      const url = new URL(request.url)
+      const answer = url.pathname.startsWith('/api/')
+        ? await api.answer(request, url)
+        : await page.answer(request, url.pathname)
+      return sealed(answer ?? new Response('There is no such page. The dashboard begins at /.\n', { status: 404 }))
+    },
+  })
+  if (!server) return null
+  const stopSampling = sampleNowAndThen(options)
+  return {
+    url: server.url,
+    async stop() {
+      stopSampling()
+      await server.stop()
+    },
+  }
+}
+
+function sealed(response: Response): Response {
+  for (const [name, value] of Object.entries(PAGE_HEADERS)) response.headers.set(name, value)
+  return response
+}
+
+/** Never two at once, and never an error: a plot with a gap says enough. */
+function sampleNowAndThen({ operator, log }: DashboardOptions): () => void {
+  let timer: ReturnType<typeof setTimeout> | null = null
+  let isOver = false
+  const sample = async (): Promise<void> => {
+    await operator
+      .sampleHistory()
+      .catch((error: unknown) => log.debug({ error: String(error) }, 'no sample for the plots'))
+    if (!isOver) timer = setTimeout(() => void sample(), SAMPLE_MS)
+  }
+  void sample()
+  return () => {
+    isOver = true
+    if (timer) clearTimeout(timer)
+  }
+}

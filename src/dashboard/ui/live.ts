@@ -1,0 +1,75 @@
+/** Keeps an answer fresh: asks again every few seconds, rests while nobody looks, and keeps the last good answer when one fails. */
+import { useCallback, useContext, useEffect, useState } from 'preact/hooks'
+
+import { ApiError, ask } from './api.ts'
+import { SessionContext } from './session.ts'
+
+export interface Live<T> {
+  /** The last good answer; null until there is one. */
+  data: T | null
+  /** What the last question ran into; null when it was answered. */
+  error: ApiError | null
+  /** Asks at once. */
+  refresh: () => void
+}
+
+interface Kept<T> {
+  path: string
+  data: T | null
+  error: ApiError | null
+}
+
+export function useLive<T>(path: string): Live<T> {
+  const { session, refuse } = useContext(SessionContext)
+  const [kept, keep] = useState<Kept<T>>({ path, data: null, error: null })
+  const [round, setRound] = useState(0)
+  const pollMs = session.pollSec * 1000
+
+  useEffect(() => {
+    const gone = new AbortController()
+    let timer = 0
+    async function look(): Promise<void> {
+      if (document.hidden) return
+      try {
+        const data = await ask<T>(path, gone.signal)
+        keep({ path, data, error: null })
+      } catch (error) {
+        if (gone.signal.aborted || !(error instanceof ApiError)) return
+        if (error.code === 'NO_TOKEN') refuse()
+        keep((last) => ({ path, data: last.path === path ? last.data : null, error }))
+      }
+      if (!gone.signal.aborted) timer = window.setTimeout(() => void look(), pollMs)
+    }
+    const onVisible = (): void => {
+      window.clearTimeout(timer)
+      void look()
+    }
+    document.addEventListener('visibilitychange', onVisible)
+    void look()
+    return () => {
+      gone.abort()
+      window.clearTimeout(timer)
+      document.removeEventListener('visibilitychange', onVisible)
+    }
+  }, [path, pollMs, round, session.actor])
+
+  const refresh = useCallback(() => setRound((last) => last + 1), [])
+  const isMine = kept.path === path
+  return { data: isMine ? kept.data : null, error: isMine ? kept.error : null, refresh }
+}
+
+/** Shows the page anew every second, so that what runs down is seen to run down between two answers. */
+export function useSeconds(): void {
+  const [, tick] = useState(0)
+  useEffect(() => {
+    const timer = window.setInterval(() => document.hidden || tick((last) => last + 1), 1000)
+    return () => window.clearInterval(timer)
+  }, [])
+}
+
+/** The server's clock, carried on from its last answer: this machine's own may be wrong. */
+export function useServerClock(now: string | undefined): number {
+  const [known, setKnown] = useState({ now, at: performance.now() })
+  if (known.now !== now) setKnown({ now, at: performance.now() })
+  return now === undefined ? Date.now() : Date.parse(now) + performance.now() - known.at
+}

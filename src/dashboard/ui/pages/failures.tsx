@@ -1,0 +1,40 @@
+/** Dead letters by what they died of: a code and a stage, how many, and one action for all of them. */
+import type { Groups } from '../answers.ts'
+import { withQuery } from '../api.ts'
+import { useLive } from '../live.ts'
+import { BulkAction } from '../parts/act.tsx'
+import { number, Table, Text, Trouble } from '../parts/show.tsx'
+
+export function FailuresPage(): preact.JSX.Element {
+  const { data, error, refresh } = useLive<Groups>('/api/failures')
+  const withSome = (data ?? []).filter(({ groups }) => groups.length > 0)
+  return (
+    <>
+      <Trouble error={error} hasData={data !== null} />
+      {data !== null && withSome.length === 0 && <p>No job has failed.</p>}
+      {withSome.map(({ table, groups }) => (
+        <section key={table}>
+          <h2>{table}</h2>
+          <Table caption={`Failed jobs of ${table}`} head={['Code', 'Stage', 'Jobs', 'Do']}>
+            {groups.map(({ code, stage, jobs }) => (
+              <tr key={JSON.stringify([code, stage])}>
+                <th scope="row">
+                  <Text>{code}</Text>
+                </th>
+                <td data-label="Stage">
+                  <Text>{stage}</Text>
+                </td>
+                <td data-label="Jobs">
+                  <a href={withQuery('/jobs', { table, status: 'failed', code, stage })}>{number(jobs)}</a>
+                </td>
+                <td data-label="Do">
+                  <BulkAction action="retry" table={table} filter={{ code, stage }} count={jobs} onDone={refresh} />
+                </td>
+              </tr>
+            ))}
+          </Table>
+        </section>
+      ))}
+    </>
+  )
+}

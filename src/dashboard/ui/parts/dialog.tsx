@@ -1,0 +1,27 @@
+/** A window that must be answered: it takes the focus, gives it back, and closes with Escape. */
+import type { ComponentChildren } from 'preact'
+import { useEffect, useId, useRef } from 'preact/hooks'
+
+interface Props {
+  title: string
+  onClose: () => void
+  children: ComponentChildren
+}
+
+export function Dialog({ title, onClose, children }: Props): preact.JSX.Element {
+  const dialog = useRef<HTMLDialogElement>(null)
+  const titleId = useId()
+  useEffect(() => {
+    const before = document.activeElement
+    dialog.current?.showModal()
+    return () => {
+      if (before instanceof HTMLElement) before.focus()
+    }
+  }, [])
+  return (
+    <dialog ref={dialog} aria-labelledby={titleId} onClose={onClose}>
+      <h2 id={titleId}>{title}</h2>
+      {children}
+    </dialog>
+  )
+}
