@@ -19,11 +19,12 @@ interface Kept<T> {
   error: ApiError | null
 }
 
-export function useLive<T>(path: string): Live<T> {
+/** `patience`: how many times longer than usual an answer is good for. */
+export function useLive<T>(path: string, patience = 1): Live<T> {
   const { session, refuse } = useContext(SessionContext)
   const [kept, keep] = useState<Kept<T>>({ path, data: null, error: null })
   const [round, setRound] = useState(0)
-  const pollMs = session.pollSec * 1000
+  const pollMs = session.pollSec * patience * 1000
 
   useEffect(() => {
     const gone = new AbortController()

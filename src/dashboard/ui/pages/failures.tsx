@@ -2,16 +2,17 @@
 import type { Groups } from '../answers.ts'
 import { withQuery } from '../api.ts'
 import { useLive } from '../live.ts'
-import { BulkAction } from '../parts/act.tsx'
+import { ActionsHint, BulkAction } from '../parts/act.tsx'
 import { number, Table, Text, Trouble } from '../parts/show.tsx'
 
 export function FailuresPage(): preact.JSX.Element {
-  const { data, error, refresh } = useLive<Groups>('/api/failures')
+  const { data, error, refresh } = useLive<Groups>('/api/failures', 2)
   const withSome = (data ?? []).filter(({ groups }) => groups.length > 0)
   return (
     <>
       <Trouble error={error} hasData={data !== null} />
       {data !== null && withSome.length === 0 && <p>No job has failed.</p>}
+      {withSome.length > 0 && <ActionsHint command='bun run cli retry --table … --code … --stage … --reason "…" --yes' />}
       {withSome.map(({ table, groups }) => (
         <section key={table}>
           <h2>{table}</h2>
@@ -28,7 +29,14 @@ export function FailuresPage(): preact.JSX.Element {
                   <a href={withQuery('/jobs', { table, status: 'failed', code, stage })}>{number(jobs)}</a>
                 </td>
                 <td data-label="Do">
-                  <BulkAction action="retry" table={table} filter={{ code, stage }} count={jobs} onDone={refresh} />
+                  <BulkAction
+                    action="retry"
+                    table={table}
+                    filter={{ code, stage }}
+                    count={jobs}
+                    onDone={refresh}
+                    hasHint={false}
+                  />
                 </td>
               </tr>
             ))}

@@ -58,7 +58,7 @@ function Matching({
   filter: Filter
   onDone: () => void
 }): preact.JSX.Element | null {
-  const { data, refresh } = useLive<{ count: number }>(withQuery('/api/count', { table, ...filter }))
+  const { data, refresh } = useLive<{ count: number }>(withQuery('/api/count', { table, ...filter }), 5)
   const action = BULK[filter.status ?? '']
   if (data === null) return null
   const { status: _, ...rest } = filter

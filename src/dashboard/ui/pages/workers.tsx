@@ -70,7 +70,7 @@ function HolderRow({ holder: each }: { holder: Holder & { table: string } }): pr
 const OUTCOMES = { finishes: 'ends in time', 'given back': 'is given back', unknown: 'nobody knows' } as const
 
 function DrainPlan(): preact.JSX.Element | null {
-  const { data, error } = useLive<Plan>('/api/drain')
+  const { data, error } = useLive<Plan>('/api/drain', 3)
   if (data === null) return <Trouble error={error} hasData={false} />
   const { shutdownTimeoutSec, jobs, finishes, givenBack, unknown, lostSec } = data
   return (

@@ -27,41 +27,48 @@ export const ACTION_WORDS: Record<Action, { verb: string; effect: string; done: 
   },
 }
 
-export function JobActions({
-  job,
-  actions,
-  onDone,
-}: {
+interface JobActionsProps {
   job: Job
   actions: Action[]
   onDone: () => void
-}): preact.JSX.Element | null {
-  const [chosen, choose] = useState<Action | null>(null)
-  if (actions.length === 0) return null
-  const { table, id, status, attempt } = job
+}
+
+export function JobActions({ job, actions, onDone }: JobActionsProps): preact.JSX.Element | null {
+  // The job as it was when the window opened: the page goes on being renewed behind it, and what has changed must not be acted on.
+  const [chosen, choose] = useState<{ action: Action; job: Job } | null>(null)
+  const action = chosen?.action ?? actions[0]
+  if (action === undefined) return null
+  const { table, id, status, attempt } = chosen?.job ?? job
+  const { verb, effect, done } = ACTION_WORDS[action]
   return (
     <Acting
-      chosen={chosen}
+      isChosen={chosen !== null}
       onClose={() => choose(null)}
-      buttons={actions.map((action) => (
-        <button type="button" key={action} class={action === 'retry' ? 'main' : ''} onClick={() => choose(action)}>
-          {ACTION_WORDS[action].verb}
+      buttons={actions.map((each) => (
+        <button
+          type="button"
+          key={each}
+          class={each === 'retry' ? 'main' : ''}
+          onClick={() => choose({ action: each, job })}
+        >
+          {ACTION_WORDS[each].verb}
         </button>
       ))}
-      command={`leasehold ${chosen ?? actions[0]} ${shellWord(id)} --table ${shellWord(table)} --reason "…"`}
-      title={chosen === null ? '' : `${ACTION_WORDS[chosen].verb} job ${id}?`}
-      effect={chosen === null ? '' : ACTION_WORDS[chosen].effect}
-      verb={chosen === null ? '' : ACTION_WORDS[chosen].verb}
+      command={`bun run cli ${action} ${shellWord(id)} --table ${shellWord(table)} --reason "…"`}
+      title={`${verb} job ${id}?`}
+      {...{ effect, verb }}
       send={async (reason) => {
-        await order('/api/act', { action: chosen, table, id, seen: { status, attempt }, reason })
+        await order('/api/act', { action, table, id, seen: { status, attempt }, reason })
         onDone()
-        return `${ACTION_WORDS[chosen ?? 'retry'].done}: job ${id}.`
+        return `${done}: job ${id}.`
       }}
     />
   )
 }
 
 interface BulkProps {
+  /** Where the page has a hint of its own for all of them. */
+  hasHint?: boolean
   action: 'retry' | 'cancel'
   table: string
   filter: { stage?: string | null; code?: string | null; holder?: string | null }
@@ -70,47 +77,60 @@ interface BulkProps {
   onDone: () => void
 }
 
-export function BulkAction({ action, table, filter, count, onDone }: BulkProps): preact.JSX.Element {
-  const [isOpen, setOpen] = useState(false)
-  const { verb } = ACTION_WORDS[action]
-  const jobs = `${count} ${action === 'retry' ? 'failed' : 'waiting'} ${count === 1 ? 'job' : 'jobs'} of ${table}`
+export function BulkAction(props: BulkProps): preact.JSX.Element {
+  const { action, table, filter, onDone, hasHint = true } = props
+  /** How many there were when the window opened; null while it is closed. */
+  const [shown, show] = useState<number | null>(null)
+  const count = shown ?? props.count
+  const { verb, done } = ACTION_WORDS[action]
+  const which = `${count} ${action === 'retry' ? 'failed' : 'waiting'} ${count === 1 ? 'job' : 'jobs'}`
   const options = Object.entries(filter).flatMap(([key, value]) =>
     value === undefined ? [] : [`--${key} ${shellWord(value ?? '')}`],
   )
   return (
     <Acting
-      chosen={isOpen ? action : null}
-      onClose={() => setOpen(false)}
+      isChosen={shown !== null}
+      hasHint={hasHint}
+      onClose={() => show(null)}
       buttons={
-        <button type="button" disabled={count === 0} onClick={() => setOpen(true)}>
-          {verb} {count === 1 ? 'this one' : `all ${count}`}
+        <button type="button" disabled={props.count === 0} onClick={() => show(props.count)}>
+          {verb} {props.count === 1 ? 'this one' : `all ${props.count}`}
         </button>
       }
-      command={['leasehold', action, '--table', shellWord(table), ...options, '--reason "…" --yes'].join(' ')}
-      title={`${verb} ${jobs}?`}
-      effect={
-        action === 'retry'
-          ? 'Each is queued and due at once, with one more attempt allowed if none is left.'
-          : 'Each fails with code cancelled.'
-      }
+      command={`bun run cli ${[action, '--table', shellWord(table), ...options].join(' ')} --reason "…" --yes`}
+      title={`${verb} ${which} of ${table}?`}
+      effect={BULK_EFFECTS[action]}
       verb={`${verb} ${count}`}
       send={async (reason) => {
-        const { moved } = await order<{ moved: number }>('/api/act-on-all', {
-          action,
-          table,
-          filter,
-          atMost: count,
-          reason,
-        })
+        const request = { action, table, filter, atMost: count, reason }
+        const { moved } = await order<{ moved: number }>('/api/act-on-all', request)
         onDone()
-        return `${ACTION_WORDS[action].done}: ${moved} of ${count} jobs.`
+        return `${done}: ${moved} of ${count} jobs.`
       }}
     />
   )
 }
 
+const BULK_EFFECTS = {
+  retry: 'Each is queued and due at once, with one more attempt allowed if none is left.',
+  cancel: 'Each fails with code cancelled.',
+} as const
+
+/** Where nothing can be done from here, what to do instead. */
+export function ActionsHint({ command }: { command: string }): preact.JSX.Element | null {
+  const { session } = useContext(SessionContext)
+  if (session.hasActions) return null
+  return (
+    <p class="hint">
+      Actions are off here: start with OPERATOR_TOKEN set to allow them, or do it by command line:
+      <code>{command}</code>
+    </p>
+  )
+}
+
 interface ActingProps {
-  chosen: Action | null
+  hasHint?: boolean
+  isChosen: boolean
   onClose: () => void
   buttons: preact.ComponentChildren
   command: string
@@ -121,22 +141,24 @@ interface ActingProps {
   send: (reason: string) => Promise<string>
 }
 
-function Acting({ chosen, onClose, buttons, command, title, effect, verb, send }: ActingProps): preact.JSX.Element {
+function Acting({
+  isChosen,
+  onClose,
+  buttons,
+  command,
+  title,
+  effect,
+  verb,
+  send,
+  hasHint = true,
+}: ActingProps): preact.JSX.Element {
   const { session } = useContext(SessionContext)
   return (
     <div class="acting">
-      {session.hasActions ? (
-        <div class="buttons">{buttons}</div>
-      ) : (
-        <p class="hint">
-          Actions are off here: start with OPERATOR_TOKEN set to allow them, or do it by command line:
-          <code>{command}</code>
-        </p>
-      )}
-      {chosen !== null && session.actor === null && <SignInDialog onClose={onClose} />}
-      {chosen !== null && session.actor !== null && (
-        <ReasonDialog {...{ title, effect, verb, command, send, onClose }} />
-      )}
+      {session.hasActions && <div class="buttons">{buttons}</div>}
+      {hasHint && <ActionsHint command={command} />}
+      {isChosen && session.actor === null && <SignInDialog onClose={onClose} />}
+      {isChosen && session.actor !== null && <ReasonDialog {...{ title, effect, verb, command, send, onClose }} />}
     </div>
   )
 }
@@ -148,7 +170,7 @@ function ReasonDialog({
   command,
   send,
   onClose,
-}: Omit<ActingProps, 'chosen' | 'buttons'>): preact.JSX.Element {
+}: Omit<ActingProps, 'isChosen' | 'buttons' | 'hasHint'>): preact.JSX.Element {
   const { say } = useContext(SessionContext)
   const [problem, setProblem] = useState('')
   const [isBusy, setBusy] = useState(false)
