@@ -12,6 +12,7 @@ import { rulesFor } from '../src/db/rules.ts'
 import { publishJobs } from '../src/dispatch/publish.ts'
 import { openDispatcher } from './support/dispatch.ts'
 import { EXIT_CONFIGURATION, findDatabase, migrationOf, readConfigOrExit, readTablesOrExit } from './support/program.ts'
+import { findServiceManager } from './support/service-manager.ts'
 import { EXIT_HOPELESS, runWorker } from './support/worker.ts'
 
 const config = readConfigOrExit()
@@ -48,21 +49,25 @@ if (holder !== undefined) {
     rules: { ...rulesFor(profile, general), outage: null },
   }))
   const dispatch = await openDispatcher(config, target.url, log)
+  const manager = findServiceManager(log)
   const supervisor = superviseWorker({
     log,
     hopelessCode: EXIT_HOPELESS,
     // A group of its own: a Ctrl-C reaches us alone, and we pass it on once.
-    spawnWorker: (name, recovered) =>
-      spawn(process.execPath, process.argv.slice(1), {
+    spawnWorker(name, recovered) {
+      const worker = spawn(process.execPath, process.argv.slice(1), {
         env: {
           ...process.env,
           DATABASE_URL: target.url,
           LEASEHOLD_HOLDER: name,
           LEASEHOLD_RECOVERED: String(recovered),
         },
-        stdio: 'inherit',
+        stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
         detached: true,
-      }),
+      })
+      // Said by its main loop, passed on by ours: the watchdog sees both stand still.
+      return worker.on('message', (status) => typeof status === 'string' && manager.working(status))
+    },
     async giveBack(name, cause) {
       const given = await Promise.all(
         watched.map(async ({ name: tableName, handle, rules }) => {
@@ -79,7 +84,10 @@ if (holder !== undefined) {
       return given.flat().filter(({ outcome }) => outcome === 'requeued').length
     },
   })
-  stop = (signal) => supervisor.stop(signal)
+  stop = (signal) => {
+    manager.stopping()
+    supervisor.stop(signal)
+  }
   const code = await supervisor.ended
   await dispatch?.close()
   await db.close()

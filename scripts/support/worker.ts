@@ -13,7 +13,7 @@ import { createS3Storage } from '../../src/storage/s3.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { startTelemetryServer } from '../../src/telemetry/server.ts'
 import type { Handlers } from '../../src/worker/handler.ts'
-import { createWorker } from '../../src/worker/runtime.ts'
+import { createWorker, type Worker } from '../../src/worker/runtime.ts'
 import { knownStages } from '../../src/db/rules.ts'
 import type { Profile } from '../../src/db/profile.ts'
 import { openDispatcher } from './dispatch.ts'
@@ -21,6 +21,7 @@ import { untilStopped } from './program.ts'
 
 /** How the worker tells its supervisor that no restart can mend it: a code no program uses by chance. */
 export const EXIT_HOPELESS = 78
+const REPORT_EVERY_MS = 5000
 
 export async function runWorker(config: Config, profiles: Profile[], holder: string, log: Logger): Promise<never> {
   const stopped = Promise.race([untilStopped(), untilOrphaned()])
@@ -60,6 +61,7 @@ export async function runWorker(config: Config, profiles: Profile[], holder: str
   if (!server) log.warn({ port: config.worker.httpPort }, 'WORKER_HTTP_PORT is taken; this worker shows no metrics')
   worker.start()
   log.info({ holder, tables, stages: Object.keys(handlers), http: server?.url }, 'worker ready')
+  reportWork(worker)
 
   const end = await Promise.race([stopped, worker.died])
   if (end instanceof Error) {
@@ -72,6 +74,16 @@ export async function runWorker(config: Config, profiles: Profile[], holder: str
   await dispatch?.close()
   log.info('stopped')
   process.exit(0)
+}
+
+/** Tells the supervisor, while the main loop moves, what it passes on to systemd or PM2. A missing database is no reason to be restarted. */
+function reportWork(worker: Worker): void {
+  const report = (): void => {
+    const status = worker.obstacles().join('; ') || `jobs running: ${worker.inFlight()}`
+    process.send?.(status, undefined, undefined, () => undefined)
+  }
+  report()
+  setInterval(report, REPORT_EVERY_MS).unref()
 }
 
 /** Without its supervisor nobody would restart this worker or pass a signal on to it: it stops as if it had got one. */
