@@ -10,6 +10,7 @@ import { createMetrics } from '../src/telemetry/metrics.ts'
 import { openDashboard, refuseOpenDashboard } from './support/dashboard.ts'
 import { openDispatcher } from './support/dispatch.ts'
 import { findDatabase, readConfigOrExit, migrationOf, readTablesOrExit, untilStopped } from './support/program.ts'
+import { findServiceManager } from './support/service-manager.ts'
 
 const config = readConfigOrExit()
 refuseOpenDashboard(config)
@@ -38,6 +39,7 @@ if (target.isEmbedded) await migrate(db, target.url, migrationOf(config, profile
 
 const dispatch = await openDispatcher(config, target.url, log, { isKeeper: true })
 const passes = createPassLog()
+const manager = findServiceManager(log)
 const reaper = createReaper({
   db,
   log,
@@ -52,7 +54,11 @@ const reaper = createReaper({
   maxAttempts: config.maxAttempts,
   queuedOrphanSec: config.reaper.queuedOrphanSec,
   backoffLadderMs: config.backoffLadderMs,
-  onPass: (pass) => passes.add(pass),
+  onPass(pass) {
+    passes.add(pass)
+    // Also when it failed: in an outage of the database the loop is fine, and a restart would only forget the outage.
+    manager.working(reaper.health.obstacles().join('; ') || 'every pass goes through')
+  },
   ...(dispatch ? { dispatch } : {}),
 })
 const dashboard = openDashboard({
@@ -74,8 +80,10 @@ if (!dashboard) {
 }
 log.info({ tables, database: db.target, http: dashboard.url, intervalSec: config.reaper.intervalSec }, 'reaper started')
 reaper.start()
+manager.watch(() => reaper.health.isAlive())
 
 const signal = await stopped
+manager.stopping()
 log.info({ signal }, 'stopping')
 await reaper.stop()
 await dashboard.stop()
