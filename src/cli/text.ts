@@ -1,18 +1,57 @@
 /** Plain text for a terminal: aligned columns, and nothing from a row that could paint it. */
 
-/** Control characters (ANSI among them) become visible; what is too long is cut. */
+/** Control characters (ANSI among them), what turns the text around and what cannot be seen. */
+const UNSEEN = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u061C\u200B\u200E\u200F\u202A-\u202E\u2060-\u206F\uFEFF]/gu
+
+/** What could paint a terminal becomes visible; what is too long is cut. */
 export function harmless(text: string, max = 200): string {
-  const plain = text.replaceAll(/\p{Cc}/gu, '�').replaceAll(/[\u200E\u200F\u202A-\u202E\u2066-\u2069]/g, '�')
-  return plain.length > max ? `${plain.slice(0, max - 1)}…` : plain
+  // Cut first: a text of megabytes costs nothing then. What is replaced keeps its length.
+  const start = text.length > max ? `${text.slice(0, max - 1).replace(/[\uD800-\uDBFF]$/, '')}…` : text
+  return start.replaceAll(UNSEEN, '�')
+}
+
+/** For texts of our own with lines of their own. */
+export function harmlessLines(text: string): string {
+  return text
+    .split('\n')
+    .map((line) => line.replaceAll(UNSEEN, '�'))
+    .join('\n')
+}
+
+/** How many cells of a terminal a text takes: two for each East Asian letter, none for a combining mark. */
+export function widthOf(text: string): number {
+  return Bun.stringWidth(text)
+}
+
+/** Cut to so many cells, with an ellipsis. */
+export function cutTo(text: string, cells: number): string {
+  if (widthOf(text) <= cells) return text
+  let kept = ''
+  let width = 1
+  for (const letter of text) {
+    width += widthOf(letter)
+    if (width > cells) break
+    kept += letter
+  }
+  return `${kept}…`
+}
+
+export function padTo(text: string, cells: number): string {
+  return text + ' '.repeat(Math.max(0, cells - widthOf(text)))
 }
 
 /** Aligned on the widest cell of each column. */
 export function columns(rows: readonly string[][]): string[] {
-  const widths = (rows[0] ?? []).map((_, at) => Math.max(...rows.map((row) => row[at]?.length ?? 0)))
+  const widths = (rows[0] ?? []).map((_, at) => Math.max(...rows.map((row) => widthOf(row[at] ?? ''))))
   return rows.map((row) =>
     row
-      .map((cell, at) => cell.padEnd(widths[at] ?? 0))
+      .map((cell, at) => padTo(cell, widths[at] ?? 0))
       .join('  ')
       .trimEnd(),
   )
+}
+
+/** As a shell reads it back. */
+export function shellWord(text: string): string {
+  return /^[\w./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 }

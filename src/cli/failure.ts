@@ -1,0 +1,68 @@
+/** What went wrong, in words that help, and the exit code it ends with. */
+import type { Command, CommanderError } from 'commander'
+
+import { describeError, isConnectionError, isTimeout } from '../db/errors.ts'
+import { ProfileError } from '../db/profile-file.ts'
+import { TableRejected } from '../db/table.ts'
+import { hintAt } from '../job/closest.ts'
+import { UnknownTable } from '../operator/operator.ts'
+import { EXIT, type Exit, UsageError } from './command.ts'
+import type { Host } from './host.ts'
+import { Unreachable } from './session.ts'
+
+export interface Failure {
+  text: string
+  exit: Exit
+}
+
+export function explainFailure(error: unknown, { host, command }: { host: Host; command: string }): Failure {
+  if (error instanceof UsageError || error instanceof UnknownTable) {
+    return { text: `${command}: ${error.message}\n${helpLine(host, command)}`, exit: EXIT.usage }
+  }
+  if (error instanceof ProfileError) return { text: error.message, exit: EXIT.usage }
+  if (error instanceof Unreachable) {
+    const text = `${command}: ${error.message}\nIs the database up, and is DATABASE_URL right?`
+    return { text, exit: EXIT.unreachable }
+  }
+  if (error instanceof TableRejected) {
+    return { text: `${command}: ${error.message}\n${host.call('doctor')} says what mends it.`, exit: EXIT.unwell }
+  }
+  if (isTimeout(error)) {
+    const text = `${command}: the database took too long: ${describeError(error)}\nIs it busy, or does somebody lock the table? QUERY_TIMEOUT_SEC says how long we wait.`
+    return { text, exit: EXIT.unreachable }
+  }
+  if (isConnectionError(error)) {
+    return { text: `${command}: the database went away: ${describeError(error)}`, exit: EXIT.unreachable }
+  }
+  return { text: `${command}: ${describeError(error)}`, exit: EXIT.unwell }
+}
+
+/** What commander says, in our way: what was wrong, what was expected, and the nearest right word. */
+export function explainUsage({ code, message }: CommanderError, command: Command, host: Host): string {
+  const [, word = ''] = /'([^']*)'/s.exec(message) ?? []
+  const isTop = command.parent === null
+  const said = isTop ? host.call('').trim() : command.name()
+  const text = ((): string => {
+    switch (code) {
+      case 'commander.unknownCommand': {
+        const names = command.commands.map((each) => each.name())
+        return `there is no command ${word}${hintAt(word, names) || `; there are ${names.join(', ')}`}`
+      }
+      case 'commander.unknownOption': {
+        const flags = [command, command.parent].flatMap((each) => each?.options.map(({ long }) => long ?? '') ?? [])
+        return `there is no option ${word}${hintAt(word, flags)}`
+      }
+      case 'commander.missingArgument':
+        return `expected ${word}, got none`
+      case 'commander.optionMissingArgument':
+        return `${word.split(' ')[0]}: expected a value behind it`
+      default:
+        return message.replace(/^error: /, '')
+    }
+  })()
+  return `${said}: ${text}\n${helpLine(host, isTop ? '' : command.name())}`
+}
+
+function helpLine(host: Host, command: string): string {
+  return `See ${host.call(command === '' ? '--help' : `${command} --help`)}`
+}

@@ -1,0 +1,71 @@
+/** What nearly every command begins with: the settings, the tables, a database that answers, and the operator over them. */
+import type { Config } from '../config/config.ts'
+import { type Database, openDatabase } from '../db/client.ts'
+import { describeError, errorCode, isConnectionError } from '../db/errors.ts'
+import { readClock } from '../db/look.ts'
+import { migrate } from '../db/migrate.ts'
+import type { Profile } from '../db/profile.ts'
+import type { Operator } from '../operator/operator.ts'
+import type { Host } from './host.ts'
+
+export interface Session {
+  config: Config
+  profiles: Profile[]
+  url: string
+  db: Database
+  operator: Operator
+  close(): Promise<void>
+}
+
+export interface Opening {
+  /** For commands that look at tables as they are, or that bring them up themselves. */
+  leaveTables?: boolean
+  /** Jobs that become due are published, where a dispatcher is configured. */
+  isActing?: boolean
+  poolMax?: number
+  queryTimeoutSec?: number
+}
+
+/** A wrong password, an unknown role or database: no way in is like no database. */
+const NO_WAY_IN = /^(28|3D)/
+
+/** The database did not answer when we came. */
+export class Unreachable extends Error {
+  override readonly name = 'Unreachable'
+}
+
+export async function openSession(host: Host, opening: Opening = {}): Promise<Session> {
+  const config = host.readConfig()
+  const profiles = await host.readTables(config)
+  const target = await host.findDatabase(config)
+  const db = openDatabase({
+    url: target.url,
+    prepare: config.database.prepare,
+    poolMax: opening.poolMax ?? 4,
+    queryTimeoutSec: opening.queryTimeoutSec ?? config.database.queryTimeoutSec,
+    applicationName: 'leasehold cli',
+  })
+  const closers = [() => target.stop(), () => db.close()]
+  const close = async (): Promise<void> => {
+    for (const each of closers.toReversed()) await each()
+  }
+  try {
+    await readClock(db)
+    // The embedded database is ours alone: it is brought up as the reaper does, so that a first look shows empty tables.
+    if (target.isEmbedded && !opening.leaveTables) await migrate(db, target.url, host.migrationOf(config, profiles))
+    const dispatch = opening.isActing ? await host.openDispatcher(config, target.url) : undefined
+    if (dispatch) closers.push(() => dispatch.close())
+    return {
+      config,
+      profiles,
+      url: target.url,
+      db,
+      operator: host.operatorOf(config, profiles, db, { dispatch }),
+      close,
+    }
+  } catch (error) {
+    await close()
+    const isAway = isConnectionError(error) || NO_WAY_IN.test(errorCode(error))
+    throw isAway ? new Unreachable(`${db.target} cannot be reached: ${describeError(error)}`, { cause: error }) : error
+  }
+}
