@@ -31,13 +31,12 @@ export function startDashboard(options: DashboardOptions): HttpServer | null {
   const server = listen({
     ...options,
     maxBodyBytes: MAX_BODY_BYTES,
-    async answer(request) {
+    async answer(request, url) {
       // A scraper comes by any name and needs no token; it gets numbers, and no way to change anything.
-      const telemetry = await answerTelemetry(request, options)
+      const telemetry = await answerTelemetry(request, url, options)
       if (telemetry) return telemetry
       const host = access.checkHost(request)
       if (!host.ok) return new Response(`${host.error}\n`, { status: 421 })
-      const url = new URL(request.url)
       const answer = url.pathname.startsWith('/api/')
         ? await api.answer(request, url)
         : await page.answer(request, url.pathname)

@@ -25,8 +25,8 @@ export function startTelemetryServer(options: TelemetryOptions & { host: string;
   return listen({
     ...options,
     maxBodyBytes: 1024,
-    answer: async (request) =>
-      (await answerTelemetry(request, options)) ??
+    answer: async (request, url) =>
+      (await answerTelemetry(request, url, options)) ??
       new Response('There is /metrics, /healthz and /readyz.\n', { status: 404 }),
   })
 }
@@ -34,9 +34,9 @@ export function startTelemetryServer(options: TelemetryOptions & { host: string;
 /** Null for any other path. */
 export async function answerTelemetry(
   request: Request,
+  { pathname }: URL,
   { metrics, health, beforeScrape }: TelemetryOptions,
 ): Promise<Response | null> {
-  const { pathname } = new URL(request.url)
   if (!['/metrics', '/healthz', '/readyz'].includes(pathname)) return null
   if (request.method !== 'GET' && request.method !== 'HEAD') {
     return new Response('expected GET\n', { status: 405, headers: { allow: 'GET, HEAD' } })
@@ -61,7 +61,7 @@ export interface ListenOptions {
   host: string
   port: number
   maxBodyBytes: number
-  answer: (request: Request) => Promise<Response>
+  answer: (request: Request, url: URL) => Promise<Response>
 }
 
 /** Null when the port is taken. Connections that say nothing are closed; a broken answer is an answer too. */
@@ -73,7 +73,11 @@ export function listen({ host, port, maxBodyBytes, answer }: ListenOptions): Htt
       idleTimeout: 10,
       maxRequestBodySize: maxBodyBytes,
       development: false,
-      fetch: (request) => answer(request),
+      fetch(request) {
+        // What stands in the Host header may make no address at all.
+        const url = URL.parse(request.url)
+        return url ? answer(request, url) : new Response('expected a name in the Host header\n', { status: 400 })
+      },
       error: () => new Response('this could not be answered\n', { status: 500 }),
     })
     const shown = host.includes(':') ? `[${host}]` : host

@@ -6,12 +6,12 @@ import { SessionContext } from '../session.ts'
 import { Dialog } from './dialog.tsx'
 import { fieldsOf } from './fields.ts'
 
+/** Whoever shows it while nobody is signed in need not close it: it goes with the reason for it. */
 export function SignInDialog({ onClose }: { onClose: () => void }): preact.JSX.Element {
   const { renew, say } = useContext(SessionContext)
   async function done(): Promise<void> {
     await renew()
     say('Signed in.')
-    onClose()
   }
   return (
     <Dialog title="Sign in" onClose={onClose}>
