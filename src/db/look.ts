@@ -37,9 +37,9 @@ export interface Look {
 }
 
 /** The cheapest question there is: are you there, and what time is it? */
-export async function readClock(db: Database): Promise<number> {
+export async function readClock(db: Database, deadlineSec = 2): Promise<number> {
   const [row] = await db.query((run) => run<{ now: number }[]>`select extract(epoch from ${NOW})::float8 as now`, {
-    deadlineSec: 2,
+    deadlineSec,
   })
   return row?.now ?? 0
 }

@@ -102,8 +102,8 @@ export interface Operator {
   /** The job in every table that has one with this id. */
   find(id: string, table?: string): Promise<JobDetails[]>
   events(table: string, id: string, limit?: number): Promise<ToldEvent[]>
-  failures(): Promise<FailureGroups[]>
-  workers(): Promise<{ table: string; holders: HolderView[] }[]>
+  failures(table?: string): Promise<FailureGroups[]>
+  workers(table?: string): Promise<{ table: string; holders: HolderView[] }[]>
   /** What a pass of the reaper would do now, and by which rule. */
   dryRun(table: string, limit?: number): Promise<ReapedRow[]>
   drain(shutdownTimeoutSec: number): Promise<DrainPlan>
@@ -170,6 +170,8 @@ export function createOperator(options: OperatorOptions): Operator {
     if (!found) throw new UnknownTable(name, watched)
     return found
   }
+
+  const chosen = (only?: string): Watched[] => (only === undefined ? watched : [find(only)])
 
   const look = ({ handle, settings, orphanSec }: Watched): Promise<Look> =>
     handle.use((table) => lookAt(db, table, { rules: settings.rules, maxAttempts, orphanSec }))
@@ -273,9 +275,8 @@ export function createOperator(options: OperatorOptions): Operator {
       return { jobs, next: found.length > size ? (jobs.at(-1)?.id ?? null) : null }
     },
     async leases({ table: only, holder, limit = MOST_ROWS } = {}) {
-      const chosen = only === undefined ? watched : [find(only)]
       const lists = await Promise.all(
-        chosen.map(({ handle, settings }) =>
+        chosen(only).map(({ handle, settings }) =>
           handle.use((table) => listLeases(db, table, { holder, limit: Math.min(limit, MOST_ROWS) }, settings)),
         ),
       )
@@ -286,8 +287,7 @@ export function createOperator(options: OperatorOptions): Operator {
         .slice(0, limit)
     },
     async find(id, only) {
-      const chosen = only === undefined ? watched : [find(only)]
-      const found = await Promise.all(chosen.map((each) => details(each, id)))
+      const found = await Promise.all(chosen(only).map((each) => details(each, id)))
       return found.filter((each) => each !== null)
     },
     async events(name, id, limit = TIMELINE) {
@@ -296,17 +296,17 @@ export function createOperator(options: OperatorOptions): Operator {
         [],
       )
     },
-    async failures() {
+    async failures(only) {
       return Promise.all(
-        watched.map(async ({ name, handle }) => ({
+        chosen(only).map(async ({ name, handle }) => ({
           table: name,
           groups: await handle.use((table) => groupFailures(db, table, MOST_ROWS)),
         })),
       )
     },
-    async workers() {
+    async workers(only) {
       return Promise.all(
-        watched.map(async ({ name, handle, settings }) => ({
+        chosen(only).map(async ({ name, handle, settings }) => ({
           table: name,
           holders: await handle.use((table) => listHolders(db, table, MOST_ROWS, settings)),
         })),
