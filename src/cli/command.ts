@@ -24,6 +24,8 @@ export interface CommandDefinition<Options extends object = object> {
   /** Its name and arguments, as commander reads them: `explain <id>`. */
   usage: string
   summary: string
+  /** Command lines worth showing under its help, without the program's name. */
+  examples?: readonly string[]
   /** Adds its own options; --json and --no-color are everybody's. */
   configure?(command: Command): unknown
   /** What is thrown ends the command with the exit code it stands for; see failure.ts. */

@@ -56,6 +56,14 @@ export function explainUsage({ code, message }: CommanderError, command: Command
         return `expected ${word}, got none`
       case 'commander.optionMissingArgument':
         return `${word.split(' ')[0]}: expected a value behind it`
+      case 'commander.invalidArgument': {
+        const [, flag, value, expected] = /option '(--[\w-]+).*' argument '(.*)' is invalid\. (.*)/s.exec(message) ?? []
+        return flag === undefined ? message : `${flag}: ${expected}, got ${value === '' ? 'nothing' : value}`
+      }
+      case 'commander.excessArguments': {
+        const expected = command.registeredArguments.map((each) => each.name())
+        return `expected ${expected.length > 0 ? `one ${expected.join(' and ')}` : 'only options'}, got ${command.args.join(' and ')}`
+      }
       default:
         return message.replace(/^error: /, '')
     }

@@ -54,6 +54,8 @@ function programFor(host: Host, run: (definition: CommandDefinition, command: Co
   for (const definition of COMMANDS) {
     const command = program.command(definition.usage).description(definition.summary)
     definition.configure?.(command)
+    const examples = (definition.examples ?? []).map((each) => `\n  ${host.call(each)}`)
+    if (examples.length > 0) command.addHelpText('after', `\nExamples:${examples.join('')}`)
     command.action(() => run(definition, command))
   }
   return program

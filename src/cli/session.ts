@@ -18,13 +18,16 @@ export interface Session {
 }
 
 export interface Opening {
-  /** For commands that look at tables as they are, or that bring them up themselves. */
-  leaveTables?: boolean
+  /** `as they are`: for commands that judge tables or bring them up themselves. `unread`: for one that has no use for them. */
+  tables?: 'ready' | 'as they are' | 'unread'
   /** Jobs that become due are published, where a dispatcher is configured. */
   isActing?: boolean
   poolMax?: number
   queryTimeoutSec?: number
 }
+
+/** Long enough for a far one, short enough for a person who waits. */
+const CONNECT_SEC = 5
 
 /** A wrong password, an unknown role or database: no way in is like no database. */
 const NO_WAY_IN = /^(28|3D)/
@@ -36,7 +39,8 @@ export class Unreachable extends Error {
 
 export async function openSession(host: Host, opening: Opening = {}): Promise<Session> {
   const config = host.readConfig()
-  const profiles = await host.readTables(config)
+  const { tables = 'ready' } = opening
+  const profiles = tables === 'unread' ? [] : await host.readTables(config)
   const target = await host.findDatabase(config)
   const db = openDatabase({
     url: target.url,
@@ -50,9 +54,9 @@ export async function openSession(host: Host, opening: Opening = {}): Promise<Se
     for (const each of closers.toReversed()) await each()
   }
   try {
-    await readClock(db)
+    await readClock(db, CONNECT_SEC)
     // The embedded database is ours alone: it is brought up as the reaper does, so that a first look shows empty tables.
-    if (target.isEmbedded && !opening.leaveTables) await migrate(db, target.url, host.migrationOf(config, profiles))
+    if (target.isEmbedded && tables === 'ready') await migrate(db, target.url, host.migrationOf(config, profiles))
     const dispatch = opening.isActing ? await host.openDispatcher(config, target.url) : undefined
     if (dispatch) closers.push(() => dispatch.close())
     return {

@@ -44,6 +44,7 @@ export function terminalTable<Row>(
         return columns[at]?.isNumber ? room + painted(cut, at) : painted(cut, at) + (at < texts.length - 1 ? room : '')
       })
       .join(GAP)
+      .trimEnd()
   const header = line(
     columns.map(({ title }) => title),
     (text) => paint('dim', text),

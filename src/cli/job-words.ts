@@ -1,0 +1,61 @@
+/** A job in the few words of a table's cells. */
+import type { JobView } from '../db/job-view.ts'
+import { duration } from '../job/duration.ts'
+import type { Style } from './output.ts'
+import type { Column } from './table.ts'
+
+export const ID: Column<JobView> = { title: 'id', value: ({ id }) => id, isWhole: true }
+export const TABLE_NAME: Column<JobView> = { title: 'table', value: ({ table }) => table, isTold: 'when it differs' }
+export const STAGE: Column<JobView> = { title: 'stage', value: ({ stage }) => stage ?? '' }
+export const HOLDER: Column<JobView> = { title: 'holder', value: ({ holder }) => holder ?? '' }
+export const ATTEMPT: Column<JobView> = {
+  title: 'attempt',
+  value: ({ attempt, maxAttempts }) => `${attempt} of ${maxAttempts}`,
+}
+
+const STATUS_STYLES = { queued: null, processing: 'bold', done: 'green', failed: 'red' } as const
+
+/** A word that is none of our four is shown as it stands there. */
+export const STATUS: Column<JobView> = {
+  title: 'status',
+  value: ({ status, word }) => status ?? word,
+  style: ({ status }) => (status === null ? 'yellow' : STATUS_STYLES[status]),
+}
+
+/** What a person would ask next: when does it run, when does it end. */
+export function whenWords(job: JobView): string {
+  if (job.status === 'processing') return leftWords(job)
+  if (job.status !== 'queued') return ''
+  if (job.isDue) return job.dueAt ? `due ${age(job.dueAt, job.now)} ago` : 'due'
+  return job.dueAt ? `in ${duration(secondsBetween(job.now, job.dueAt))}` : 'never'
+}
+
+export function leftWords({ endsAt, now, isSpared }: JobView): string {
+  if (!endsAt) return 'no age'
+  const sec = secondsBetween(now, endsAt)
+  if (sec > 0) return `${duration(sec)} left`
+  return isSpared ? 'spared' : `over for ${duration(-sec)}`
+}
+
+export function age(moment: Date, now: Date): string {
+  return duration(secondsBetween(moment, now))
+}
+
+export function secondsBetween(from: Date, to: Date): number {
+  return (to.getTime() - from.getTime()) / 1000
+}
+
+/** How much of its time a running job has left, from 0 to 1; null when nothing tells. */
+export function shareLeft({ endsAt, now, heartbeatAt, startedAt, rule }: JobView): number | null {
+  if (!endsAt) return null
+  const from = rule === 'run_deadline' ? startedAt : (heartbeatAt ?? startedAt)
+  const whole = from ? secondsBetween(from, endsAt) : 0
+  if (whole <= 0) return null
+  return Math.min(1, Math.max(0, secondsBetween(now, endsAt) / whole))
+}
+
+export function urgency(job: JobView): Style | null {
+  const share = shareLeft(job)
+  if (share === null) return job.endsAt && job.endsAt > job.now ? null : 'red'
+  return share === 0 ? 'red' : share < 1 / 3 ? 'yellow' : 'green'
+}
