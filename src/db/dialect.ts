@@ -33,7 +33,12 @@ export interface Dialect {
   isHeldBy: (holder: Fragment, attempt: Fragment) => Fragment
   /** An INSERT of one event per row of `source`, for use inside the statement that makes the change. */
   tell: (event: EventRows) => Fragment
-  /** The events of a job of this table, as `data`, with `place`: their number where they have one. */
+  /** Every column of a job as text, as rows of `place`, `name` and `value`, in the table's own order. */
+  everyColumn: Fragment
+  /**
+   * The events of a job of this table, as `data`, with `place`: their number where they all have one. Where ours stand
+   * beside the team's own table, both are read.
+   */
   timeline: (id: Fragment) => Fragment
   /** All events after a number, as `place`, `data` and `is_ours` (of this table); null where events have no numbers. */
   toldAfter: ((place: string | null, limit: number) => Fragment) | null
@@ -91,6 +96,7 @@ export function createDialect(profile: Profile, jobs: CatalogTable, home: Events
   const isStill = (status: Status): Fragment =>
     sql`${of(columns.status)} is not distinct from ${raw(`${quoteLiteral(profile.statuses[status])}::${statusType}`)}`
 
+  const idType = raw(jobs.columns.get(columns.id)?.type ?? 'text')
   const seenAt = [columns.startedAt, ...profile.otherTimestamps].filter(isPointInTime).map(believable)
 
   return {
@@ -101,7 +107,7 @@ export function createDialect(profile: Profile, jobs: CatalogTable, home: Events
       STATUSES.map((status) => [status, raw(`${quoteLiteral(profile.statuses[status])}::${statusType}`)]),
     ) as Record<Status, Fragment>,
     isStill: (status) => isStill(status),
-    idType: raw(jobs.columns.get(columns.id)?.type ?? 'text'),
+    idType,
     set(values) {
       const present = (Object.entries(values) as [ColumnKey, Fragment][]).filter(([key]) => columns[key] !== null)
       const assignments = present.map(([key, value]) => assign(columns[key] ?? '', CUT_TO_FIT.has(key), value))
@@ -118,21 +124,13 @@ export function createDialect(profile: Profile, jobs: CatalogTable, home: Events
           and ${read.holder} = ${holder}
           and ${read.attempts} = ${attempt}`,
     tell: (event) => tellFragment(profile, jobs, home, event),
-    timeline: (id) => {
-      if (!profile.events || !home) return sql`select null::bigint as place, null::jsonb as data where false`
-      const { jobId, data } = profile.events
-      const json = sql`e.${raw(quoteName(data))}::jsonb`
-      return sql`
-        select ${isNumbered(home) ? sql`e.id` : sql`null::bigint`} as place, ${json} as data
-        from ${raw(quotedTable(home.table))} as e
-        where e.${raw(quoteName(jobId))} = ${id}::text::${raw(home.catalog.columns.get(jobId)?.type ?? 'text')}
-          and coalesce(${json} ->> 'table', ${profile.table}::text) = ${profile.table}::text`
-    },
+    everyColumn: everyColumn(jobs),
+    timeline: (id) => timeline(profile, home, sql`${id}::text::${idType}::text`),
     toldAfter: profile.events && home && isNumbered(home) ? toldAfter(profile, profile.events.data, home) : null,
     toldBy: (id) => {
       if (!profile.events || !home) return sql`select null::text as type, null::bigint as attempt where false`
       const { jobId, data } = profile.events
-      const json = sql`e.${raw(quoteName(data))}`
+      const json = readableJson(data, home.catalog)
       const attempt = sql`${json} -> 'details' ->> 'attempt'`
       return sql`
         select ${json} ->> 'type' as type, case when ${attempt} ~ '^[0-9]{1,15}$' then (${attempt})::bigint end as attempt
@@ -143,7 +141,7 @@ export function createDialect(profile: Profile, jobs: CatalogTable, home: Events
     told: ({ id, types, by }) => {
       if (!profile.events || !home) return sql`select null::text as type where false`
       const { jobId, data } = profile.events
-      const json = sql`e.${raw(quoteName(data))}`
+      const json = readableJson(data, home.catalog)
       const author = by
         ? sql`and ${json} -> 'details' ->> 'attempt' = ${by.attempt}::text
           and ${json} -> 'details' ->> 'holder' = ${by.holder}`
@@ -164,16 +162,53 @@ function isNumbered({ catalog }: EventsHome): boolean {
   return /^(bigint|integer)$/.test(catalog.columns.get('id')?.type ?? '') && catalog.uniqueColumns.has('id')
 }
 
+/** The id comes as the table itself would print it, so that an event table of another type finds it too. */
+function timeline(profile: Profile, home: EventsHome | null, id: Fragment): Fragment {
+  if (!profile.events || !home) return sql`select null::bigint as place, null::jsonb as data where false`
+  const { jobId, data } = profile.events
+  // Numbers of two tables say nothing about each other.
+  const place = isNumbered(home) && !home.beside ? sql`e.id::bigint` : sql`null::bigint`
+  const from = (table: string, catalog: CatalogTable): Fragment => {
+    const json = readableJson(data, catalog)
+    return sql`
+      select ${place} as place, ${json} as data
+      from ${raw(quotedTable(table))} as e
+      where e.${raw(quoteName(jobId))} = ${id}::${raw(catalog.columns.get(jobId)?.type ?? 'text')}
+        and coalesce(${json} ->> 'table', ${profile.table}::text) = ${profile.table}::text`
+  }
+  const ours = from(home.table, home.catalog)
+  return home.beside ? sql`${ours} union all ${from(profile.events.table, home.beside)}` : ours
+}
+
 /** Without a number to start after: the last `limit` of them. */
 function toldAfter(profile: Profile, data: string, home: EventsHome): NonNullable<Dialect['toldAfter']> {
   const events = raw(quotedTable(home.table))
+  const json = readableJson(data, home.catalog)
   return (place, limit) => sql`
-    select e.id as place, e.${raw(quoteName(data))}::jsonb as data,
-      coalesce(e.${raw(quoteName(data))}::jsonb ->> 'table' = ${profile.table}::text, false) as is_ours
+    select e.id as place, ${json} as data, coalesce(${json} ->> 'table' = ${profile.table}::text, false) as is_ours
     from ${events} as e
     where e.id > ${place === null ? sql`(select coalesce(max(id), 0) - ${limit} from ${events})` : sql`${place}::bigint`}
     order by e.id
     limit ${limit}`
+}
+
+/** A NUL or half a surrogate pair as an escape: allowed in a json column, and an error in everything that reads it. */
+const UNREADABLE = String.raw`(?<!\\)(\\\\)*\\u(0000|[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F]))|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]`
+
+/** The data of an event `e` as jsonb. A json column may hold texts that jsonb refuses: they are quoted instead of read. */
+function readableJson(data: string, catalog: CatalogTable): Fragment {
+  const column = sql`e.${raw(quoteName(data))}`
+  if (catalog.columns.get(data)?.type !== 'json') return column
+  const isUnreadable = sql`${column}::text ~ ${raw(quoteLiteral(UNREADABLE))}`
+  return sql`case when ${isUnreadable} then jsonb_build_object('unreadable', left(${column}::text, 2000)) else ${column}::jsonb end`
+}
+
+/** Column by column: as one JSON document, a single text that JSON cannot hold would hide all the others. */
+function everyColumn({ columns }: CatalogTable): Fragment {
+  const rows = [...columns.keys()].map(
+    (name, at) => sql`(${raw(String(at))}, ${raw(quoteLiteral(name))}, ${of(name)}::text)`,
+  )
+  return sql`(values ${join(rows)}) as field(place, name, value)`
 }
 
 function of(column: string): Fragment {

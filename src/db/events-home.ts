@@ -12,6 +12,8 @@ type Events = NonNullable<Profile['events']>
 export interface EventsHome {
   table: string
   catalog: CatalogTable
+  /** The team's own events table, where ours stand beside it and it can tell of the same jobs. */
+  beside: CatalogTable | null
 }
 
 /** `job_events` → `job_events_leasehold`, in the same schema. */
@@ -50,12 +52,14 @@ export function findEventsHome(
     return { home: null, findings: [finding] }
   }
   const reasons = whyNot(profile, jobs, catalogs.events)
-  if (reasons.length === 0) return { home: { table: events.table, catalog: catalogs.events }, findings: [] }
+  if (reasons.length === 0)
+    return { home: { table: events.table, catalog: catalogs.events, beside: null }, findings: [] }
   const { sibling } = catalogs
   const follows = `events of ${profile.table} stand in ${siblingOf(events.table)}; ${eventsViewOf(events.table)} shows both`
   if (sibling && whyNot(profile, jobs, sibling).length === 0) {
     const notes = reasons.map(({ what, mend }) => say('note', what, follows, mend))
-    return { home: { table: siblingOf(events.table), catalog: sibling }, findings: notes }
+    const beside = tellsOf(jobs, profile, catalogs.events) ? catalogs.events : null
+    return { home: { table: siblingOf(events.table), catalog: sibling, beside }, findings: notes }
   }
   const found = sibling ? whyNot(profile, jobs, sibling) : reasons
   return {
@@ -71,6 +75,14 @@ export function findEventsHome(
       ),
     ),
   }
+}
+
+/** Whether events of the team's own, in a table that refuses ours, can be read as those of a job. */
+function tellsOf(jobs: CatalogTable, { columns: { id }, events }: Profile, catalog: CatalogTable): boolean {
+  const typeOf = (column: string | undefined): string => catalog.columns.get(column ?? '')?.type ?? ''
+  const fitsId =
+    typeOf(events?.jobId) === jobs.columns.get(id)?.type || /^(text|character varying)/.test(typeOf(events?.jobId))
+  return fitsId && /^jsonb?$/.test(typeOf(events?.data)) && catalog.canSelect && !catalog.hidesRows
 }
 
 /** Whether the team's own table cannot take the events of this job table. */

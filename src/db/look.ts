@@ -5,7 +5,7 @@ import { expiry, type ExpiryRules } from './expiry.ts'
 import { lockKey } from './reap.ts'
 import { sql } from './sql.ts'
 import type { JobTable } from './table.ts'
-import { isDue } from './undispatched.ts'
+import { hasAttemptsLeft, isDue } from './undispatched.ts'
 
 export interface Look {
   /** The database's clock, in seconds since 1970. */
@@ -31,6 +31,8 @@ export interface Look {
   oldestDueSec: number | null
   /** Due for so long that they must have been lost on their way to a worker. */
   undispatched: number
+  /** Queued with no attempts left: no claim ever takes them. */
+  exhausted: number
   failed: number
   /** An estimate of all other rows, from the planner's statistics. */
   finishedEstimate: number
@@ -88,9 +90,10 @@ export async function lookAt(
         select count(*)::int as queued,
           count(*) filter (where is_due)::int as due,
           extract(epoch from ${NOW} - min(due_at) filter (where is_due and isfinite(due_at)))::float8 as "oldestDueSec",
-          count(*) filter (where is_due and isfinite(due_at) and due_at <= ${NOW} - make_interval(secs => ${orphanSec}))::int as undispatched
+          count(*) filter (where is_due and isfinite(due_at) and due_at <= ${NOW} - make_interval(secs => ${orphanSec}))::int as undispatched,
+          count(*) filter (where not has_attempts)::int as exhausted
         from (
-          select ${isDue(table, maxAttempts)} as is_due, ${d.dueAt} as due_at
+          select ${isDue(table, maxAttempts)} as is_due, ${hasAttemptsLeft(table, maxAttempts)} as has_attempts, ${d.dueAt} as due_at
           from ${d.table} as j
           where ${d.read.status} = ${d.status.queued}
           order by ${d.dueAt}

@@ -3,6 +3,7 @@ import type { ReapRule } from '../job/recovery.ts'
 import type { Database } from './client.ts'
 import { backoffSec, fromNow, NOW } from './dialect.ts'
 import { expiry, type ExpiryRules } from './expiry.ts'
+import { isAsSeen, type Seen } from './job-filter.ts'
 import { type Fragment, list, sql } from './sql.ts'
 import type { JobTable } from './table.ts'
 
@@ -37,7 +38,7 @@ export interface BatchChoice {
 /** What a holder held when its process ended, and why it ended; or one attempt of one job whose lease a person ends. */
 export type Taken =
   | { rule: 'worker_exit'; holder: string; cause: string }
-  | { rule: 'lease_ended'; id: string; attempt: number; actor: string; cause: string }
+  | { rule: 'lease_ended'; id: string; seen: Seen; actor: string; cause: string }
 
 export const EVERY_DUE_ROW: BatchChoice = { limit: 1000, exclude: [], only: null, yieldToOthers: false }
 
@@ -121,12 +122,16 @@ export function giveBack(
   })
 }
 
-/** A person ends a lease: the job goes the way of the expired, at once. Nothing moves when it is another attempt by now. */
+/**
+ * A person ends a lease: the job goes the way of the expired, at once. Races closed here: a heartbeat, a finish or a reap
+ * at the same moment, and a second person (the row is locked, and judged as it is then); a claim since the person looked
+ * (nothing moves when it is another attempt or another holder by now).
+ */
 export function endLease(
   db: Database,
   table: JobTable,
   settings: ReapSettings,
-  ended: { id: string; attempt: number; actor: string; cause: string },
+  ended: { id: string; seen: Seen; actor: string; cause: string },
 ): Promise<ReapedRow[]> {
   return reapExpired(db, table, settings, { ...EVERY_DUE_ROW, limit: 1, taken: { rule: 'lease_ended', ...ended } })
 }
@@ -146,18 +151,29 @@ export function previewExpired(
   )
 }
 
-function selectExpired(table: JobTable, settings: ReapSettings, choice: BatchChoice): Fragment {
-  const { dialect: d, profile } = table
+/** What becomes of a processing job that is taken from its holder. The reaper and all who foretell what it does read it from here. */
+export function fateOf(
+  { dialect: d, profile }: JobTable,
+  maxAttempts: number,
+): { attempt: Fragment; isRequeued: Fragment } {
   // A claim of ours counted; a row without a lease may be held by a worker that never counts. With attempt 0 it surely is.
   const attempt =
     profile.policy.countAttempts === 'recovery'
       ? sql`(case when ${d.read.leaseExpiresAt} is null then least(${d.attempts}, 2147483646) + 1 else greatest(${d.attempts}, 1) end)`
       : sql`greatest(${d.attempts}, 1)`
+  return {
+    attempt,
+    isRequeued: sql`(${profile.policy.onExpiry === 'requeue'}::boolean
+        and ${attempt} < greatest(coalesce(${d.read.maxAttempts}, ${maxAttempts}), 1))`,
+  }
+}
+
+function selectExpired(table: JobTable, settings: ReapSettings, choice: BatchChoice): Fragment {
+  const { dialect: d } = table
+  const { attempt, isRequeued } = fateOf(table, settings.maxAttempts)
   return sql`
     select ${d.read.id} as lh_id, ${choice.taken ? sql`${choice.taken.rule}::text` : sql`ends.lh_rule`} as lh_rule, ${d.read.stage}::text as lh_stage, ${d.read.holder}::text as lh_holder,
-      ${attempt} as lh_attempt,
-      ${profile.policy.onExpiry === 'requeue'}::boolean
-        and ${attempt} < greatest(coalesce(${d.read.maxAttempts}, ${settings.maxAttempts}), 1) as lh_requeue
+      ${attempt} as lh_attempt, ${isRequeued} as lh_requeue
     from ${d.table} as j
     ${expiry(table, settings.rules)}
     where ${d.read.status} = ${d.status.processing}
@@ -172,7 +188,7 @@ function selectExpired(table: JobTable, settings: ReapSettings, choice: BatchCho
 function isTaken(d: JobTable['dialect'], taken: Taken): Fragment {
   return taken.rule === 'worker_exit'
     ? sql`${d.read.holder} = ${taken.holder}::text`
-    : sql`${d.read.id} = ${taken.id} and ${d.attempts} = ${taken.attempt}`
+    : sql`${d.read.id} = ${taken.id} ${isAsSeen(d, taken.seen)}`
 }
 
 /** Gives a lease (or, without such a column, a sign of life) to rows in which nothing tells how old they are, so that they run out later. */

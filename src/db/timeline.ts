@@ -1,6 +1,6 @@
 /** The events of a job, and how many of which kind were told lately. Reads only, and bounded. */
 import type { Database } from './client.ts'
-import { sql } from './sql.ts'
+import { list, sql } from './sql.ts'
 import type { JobTable } from './table.ts'
 
 export interface ToldEvent {
@@ -10,31 +10,44 @@ export interface ToldEvent {
   details: Record<string, unknown>
 }
 
-/** The latest events of a job, oldest first. What is too large for a page is cut. */
+/** The latest events of a job, oldest first; only those of some types, when they are named. What is too large for a page is cut. */
 export async function readTimeline(
   db: Database,
   { dialect: d }: JobTable,
-  { id, limit }: { id: string; limit: number },
+  { id, limit, types = null }: { id: string; limit: number; types?: readonly string[] | null },
 ): Promise<ToldEvent[]> {
+  const wanted = types ? sql`where data ->> 'type' = any(${list(types)}::text[])` : sql``
+  // Their numbers know better than what they say of their time, and cost nothing to read.
+  const newestFirst = sql`place desc nulls last, case when place is null then data ->> 'at' end desc nulls last`
   const rows = await db.query(
     (run) => run<ToldEvent[]>`
+      with latest as materialized (
+        select place, data from (${d.timeline(sql`${id}`)}) as told
+        ${wanted}
+        order by ${newestFirst}
+        limit ${limit}
+      )
       select left(data ->> 'at', 40) as at, left(coalesce(data ->> 'type', ''), 200) as type,
         case
-          when length(data::text) > 20000 then jsonb_build_object('cut', left(data::text, 2000))
+          when length(data::text) > ${MOST_DETAILS} then jsonb_build_object('cut', left(data::text, 2000))
           when jsonb_typeof(data -> 'details') = 'object' then data -> 'details'
           when jsonb_typeof(data) = 'object' then data - 'type' - 'at' - 'table'
           else jsonb_build_object('data', data)
         end as details
-      from (${d.timeline(sql`${id}`)}) as told
-      order by data ->> 'at' desc nulls last, place desc
-      limit ${limit}`,
+      from latest
+      order by ${newestFirst}`,
   )
   return rows.toReversed()
 }
 
+/** Our own events are never longer than this; others may be. */
+const MOST_DETAILS = 20_000
+
 export interface ToldCounts {
   /** Where to go on from; an id of the events table. */
   cursor: string | null
+  /** There is more to read already. */
+  isBehind: boolean
   counts: { type: string; minute: string; told: number }[]
 }
 
@@ -53,12 +66,12 @@ export async function countTold(
   if (!d.toldAfter) return null
   const settled = sql`to_char(clock_timestamp() at time zone 'utc' - interval '5 seconds', 'YYYY-MM-DD"T"HH24:MI:SS')`
   const rows = await db.query(
-    (run) => run<{ type: string; minute: string; told: number; last: string }[]>`
+    (run) => run<{ type: string | null; minute: string | null; told: number; read: number; last: string }[]>`
       with recent as materialized (
         ${d.toldAfter?.(after, READ_AT_MOST) ?? sql``}
       )
       select left(data ->> 'type', 200) as type, left(data ->> 'at', 16) as minute,
-        (count(*) filter (where is_ours))::int as told, max(place)::text as last
+        (count(*) filter (where is_ours))::int as told, count(*)::int as read, max(place)::text as last
       from recent
       where coalesce(data ->> 'at' < ${settled}, true)
       group by 1, 2`,
@@ -69,8 +82,9 @@ export async function countTold(
   }, null)
   return {
     cursor: cursor === null ? after : String(cursor),
-    counts: rows
-      .filter(({ told, minute }) => told > 0 && minute !== null)
-      .map(({ type, minute, told }) => ({ type, minute, told })),
+    isBehind: rows.reduce((sum, { read }) => sum + read, 0) >= READ_AT_MOST,
+    counts: rows.flatMap(({ type, minute, told }) =>
+      told > 0 && type !== null && minute !== null ? [{ type, minute, told }] : [],
+    ),
   }
 }

@@ -20,9 +20,13 @@ export interface UndispatchedRow {
 }
 
 /** Due by the row's own word, with attempts left. */
-export function isDue({ dialect: d }: JobTable, maxAttempts: number): Fragment {
-  return sql`(${d.read.nextRunAt} is null or ${d.read.nextRunAt} <= ${NOW})
-    and ${d.attempts} < greatest(coalesce(${d.read.maxAttempts}, ${maxAttempts}), 1)`
+export function isDue(table: JobTable, maxAttempts: number): Fragment {
+  const { nextRunAt } = table.dialect.read
+  return sql`(${nextRunAt} is null or ${nextRunAt} <= ${NOW}) and ${hasAttemptsLeft(table, maxAttempts)}`
+}
+
+export function hasAttemptsLeft({ dialect: d }: JobTable, maxAttempts: number): Fragment {
+  return sql`${d.attempts} < greatest(coalesce(${d.read.maxAttempts}, ${maxAttempts}), 1)`
 }
 
 /**

@@ -14,22 +14,24 @@ export interface AttemptView {
   reason: string | null
 }
 
+/** The events an attempt ends with. */
+function endsOf(names: EventNames): string[] {
+  const { done, failed, retry, reaperRequeued, reaperFailed, aborted, operatorCancel, operatorEndedLease } = names
+  return [done, failed, retry, reaperRequeued, reaperFailed, aborted, operatorCancel, operatorEndedLease]
+}
+
+/** The events that tell of attempts: few, where progress may be told ten thousand times. */
+export function attemptEvents(names: EventNames): string[] {
+  return [names.processing, ...endsOf(names)]
+}
+
 /** Oldest first. Events of the team's own, or without an attempt, tell nothing about one. */
 export function attemptsOf(timeline: readonly ToldEvent[], names: EventNames): AttemptView[] {
-  const ends: ReadonlySet<string> = new Set([
-    names.done,
-    names.failed,
-    names.retry,
-    names.reaperRequeued,
-    names.reaperFailed,
-    names.aborted,
-    names.operatorCancel,
-    names.operatorEndedLease,
-  ])
+  const ends: ReadonlySet<string> = new Set(endsOf(names))
   const attempts = new Map<number, AttemptView>()
   for (const { type, at, details } of timeline) {
     const { attempt } = details
-    if (typeof attempt !== 'number') continue
+    if (typeof attempt !== 'number' || !Number.isSafeInteger(attempt)) continue
     const text = (key: string): string | null => (typeof details[key] === 'string' ? details[key] : null)
     if (type === names.processing) {
       attempts.set(attempt, { ...BLANK, attempt, holder: text('holder'), startedAt: at })

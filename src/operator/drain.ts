@@ -22,32 +22,45 @@ export interface DrainPlan {
   unknown: number
   /** Work that would be done again. */
   lostSec: number
+  /** More is running than was looked at. */
+  isCut: boolean
 }
 
-export function drainPlan(views: readonly JobView[], shutdownTimeoutSec: number): DrainPlan {
-  const jobs = views.map((view) => drainJob(view, shutdownTimeoutSec))
+/** Jobs whose time is up are run by nobody any more: a deploy does not interrupt them. */
+export function drainPlan(views: readonly JobView[], shutdownTimeoutSec: number, isCut = false): DrainPlan {
+  const running = views.filter(({ endsAt, now }) => endsAt === null || endsAt > now)
+  const jobs = running.map((view) => drainJob(view, shutdownTimeoutSec))
   const having = (outcome: DrainJob['outcome']): DrainJob[] => jobs.filter((job) => job.outcome === outcome)
   return {
     shutdownTimeoutSec,
-    jobs: jobs.toSorted((a, b) => (b.remainingSec ?? Infinity) - (a.remainingSec ?? Infinity)),
+    jobs: jobs.toSorted(longestFirst),
     finishes: having('finishes').length,
     givenBack: having('given back').length,
     unknown: having('unknown').length,
     lostSec: [...having('given back'), ...having('unknown')].reduce((sum, job) => sum + (job.runningSec ?? 0), 0),
+    isCut,
   }
 }
 
+/** Those nothing is known about first. */
+function longestFirst({ remainingSec: a }: DrainJob, { remainingSec: b }: DrainJob): number {
+  return a === b ? 0 : (b ?? Infinity) - (a ?? Infinity)
+}
+
 function drainJob(view: JobView, limitSec: number): DrainJob {
-  const { table, id, stage, holder, attempt } = view
-  const runningSec = view.startedAt ? (view.now.getTime() - view.startedAt.getTime()) / 1000 : null
+  const { table, id, stage, holder, attempt, startedAt, now } = view
+  const sinceSec = startedAt ? (now.getTime() - startedAt.getTime()) / 1000 : null
+  // A start in the future is somebody's mistake.
+  const runningSec = sinceSec !== null && sinceSec >= 0 ? sinceSec : null
   const remainingSec = remainingOf(view, runningSec)
   const outcome = remainingSec === null ? 'unknown' : remainingSec <= limitSec ? 'finishes' : 'given back'
   return { table, id, stage, holder, attempt, runningSec, remainingSec, outcome }
 }
 
-/** Progress is what the job itself says; an expectation is what somebody thought before. */
+/** Progress is what the job itself says; an expectation is what somebody thought before, and one that is over says nothing. */
 function remainingOf({ progress, expectedDurationMs }: JobView, runningSec: number | null): number | null {
   if (runningSec === null) return null
-  if (progress !== null && progress > 0) return (runningSec * (100 - Math.min(progress, 100))) / Math.min(progress, 100)
-  return expectedDurationMs === null ? null : Math.max(0, expectedDurationMs / 1000 - runningSec)
+  if (progress !== null && progress > 0) return (runningSec * (100 - progress)) / progress
+  const remainingSec = (expectedDurationMs ?? 0) / 1000 - runningSec
+  return remainingSec > 0 ? remainingSec : null
 }

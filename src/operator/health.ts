@@ -1,4 +1,5 @@
 /** One sentence: is anything stuck, and if so, where to look first. */
+import { COUNT_CAP } from '../db/look.ts'
 import { duration } from '../job/duration.ts'
 import { OVERDUE_SEC } from './explain.ts'
 
@@ -25,7 +26,11 @@ export interface TableState {
   spared: number
   failed: number
   undispatched: number
+  /** Queued with no attempts left: no claim ever takes them. */
+  exhausted: number
   oldestDueSec: number | null
+  /** Nothing can be moved. */
+  isReadOnly: boolean
 }
 
 const RANK: Record<HealthLevel, number> = { unhealthy: 0, attention: 1, ok: 2 }
@@ -36,18 +41,19 @@ export function healthOf(tables: readonly TableState[]): HealthReport {
   if (worst) return { level: worst.level, sentence: worst.text, details }
   const sum = (key: 'processing' | 'due' | 'queued'): number => tables.reduce((all, each) => all + each[key], 0)
   const waiting = sum('queued') - sum('due')
-  const later = waiting > 0 ? `, ${waiting} for later` : ''
-  return {
-    level: 'ok',
-    sentence: `Nothing is stuck: ${sum('processing')} running, ${sum('due')} due${later}.`,
-    details,
-  }
+  const later = waiting > 0 ? `, ${number(waiting)} for later` : ''
+  const sentence = `Nothing is stuck: ${number(sum('processing'))} running, ${number(sum('due'))} due${later}.`
+  return { level: 'ok', sentence, details }
 }
 
 function findingsOf(state: TableState): { level: HealthLevel; text: string }[] {
-  const { table, obstacle, expired, overdueSec, spared, undispatched, oldestDueSec } = state
+  const { table, obstacle, expired, overdueSec, spared, undispatched, exhausted, oldestDueSec, isReadOnly } = state
   if (obstacle !== null) return [{ level: 'unhealthy', text: obstacle }]
   const found: { level: HealthLevel; text: string }[] = []
+  if (isReadOnly) {
+    const text = `${table}: the database is read-only, so nothing can be claimed, finished or reaped. Is this a standby?`
+    found.push({ level: 'unhealthy', text })
+  }
   if (expired > 0 && (overdueSec ?? Infinity) > OVERDUE_SEC) {
     const late = overdueSec === null ? '' : `, the first for ${duration(overdueSec)}`
     const text = `${table}: ${count(expired, 'running job')} past ${expired === 1 ? 'its' : 'their'} deadline${late}, and nobody takes ${expired === 1 ? 'it' : 'them'} back. Is a reaper running?`
@@ -59,6 +65,10 @@ function findingsOf(state: TableState): { level: HealthLevel; text: string }[] {
     const text = `${table}: ${count(undispatched, 'due job')} nobody takes, the oldest for ${duration(oldestDueSec ?? 0)}. Is a worker running?`
     found.push({ level: 'attention', text })
   }
+  if (exhausted > 0) {
+    const text = `${table}: ${count(exhausted, 'queued job')} without an attempt left, which no claim takes. Retry ${exhausted === 1 ? 'it' : 'them'}, or cancel`
+    found.push({ level: 'attention', text: `${text}.` })
+  }
   if (spared > 0) {
     const text = `${table}: the database was away; ${count(spared, 'job')} still ${spared === 1 ? 'has' : 'have'} time to check in`
     found.push({ level: 'attention', text })
@@ -67,5 +77,10 @@ function findingsOf(state: TableState): { level: HealthLevel; text: string }[] {
 }
 
 function count(many: number, what: string): string {
-  return `${many} ${what}${many === 1 ? '' : 's'}`
+  return `${number(many)} ${what}${many === 1 ? '' : 's'}`
+}
+
+/** Counting stops at the cap: more than that is only known to be more. */
+function number(many: number): string {
+  return many >= COUNT_CAP ? `${many} or more` : String(many)
 }

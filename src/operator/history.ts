@@ -22,6 +22,7 @@ export interface TableHistory {
   minutes: MinuteCounts[]
 }
 
+/** In memory for as long as the process lives, so it keeps the last hour and nothing else. */
 export interface History {
   /** Where the next reading of events goes on. */
   cursor(): string | null
@@ -51,6 +52,12 @@ export function createHistory(table: string, names: EventNames | null): History 
     return known
   }
 
+  /** An event may say any time of itself; what lies outside of the last hour is not kept. */
+  function forget(now: Date): void {
+    const [oldest, newest] = [minutesBefore(now, MINUTES - 1), minutesBefore(now, -1)]
+    for (const minute of minutes.keys()) if (minute < oldest || minute > newest) minutes.delete(minute)
+  }
+
   return {
     cursor: () => cursor,
     addTold(told) {
@@ -64,15 +71,17 @@ export function createHistory(table: string, names: EventNames | null): History 
     },
     addDepth(moment, { queued, processing }) {
       Object.assign(at(minuteOf(moment)), { queued, processing })
+      forget(moment)
     },
     show(now) {
-      const shown = Array.from({ length: MINUTES }, (_, back) =>
-        minuteOf(new Date(now.getTime() - (MINUTES - 1 - back) * 60_000)),
-      )
-      for (const minute of minutes.keys()) if (minute < (shown[0] ?? '')) minutes.delete(minute)
+      const shown = Array.from({ length: MINUTES }, (_, place) => minutesBefore(now, MINUTES - 1 - place))
       return { table, hasEvents, minutes: shown.map((minute) => minutes.get(minute) ?? blank(minute)) }
     },
   }
+}
+
+function minutesBefore(now: Date, back: number): string {
+  return minuteOf(new Date(now.getTime() - back * 60_000))
 }
 
 function minuteOf(moment: Date): string {

@@ -1,7 +1,6 @@
 /** Everything an operator can see and do, for the command line and the dashboard alike. */
-import type { Database } from '../db/client.ts'
-import { describeError, isMalformedId } from '../db/errors.ts'
-import type { JobFilter } from '../db/job-filter.ts'
+import { describeError } from '../db/errors.ts'
+import type { JobFilter, Seen } from '../db/job-filter.ts'
 import {
   countJobs,
   type FailureGroup,
@@ -16,33 +15,33 @@ import {
   viewJob,
 } from '../db/job-view.ts'
 import { type Look, lookAt } from '../db/look.ts'
-import { type TableHandle, tableHandle } from '../db/open-once.ts'
-import { cancelJobs, type Deed, type OperatedRow, retryJobs, type Seen, type Target } from '../db/operate.ts'
-import type { Profile } from '../db/profile.ts'
-import { endLease, EVERY_DUE_ROW, previewExpired, type ReapedRow, type ReapSettings } from '../db/reap.ts'
-import { retryLostRaces } from '../db/retry.ts'
-import { type GeneralRules, graceSecFor, rulesFor } from '../db/rules.ts'
-import type { JobTable } from '../db/table.ts'
+import type { Deed } from '../db/operate.ts'
+import { EVERY_DUE_ROW, previewExpired, type ReapedRow } from '../db/reap.ts'
 import { countTold, readTimeline, type ToldEvent } from '../db/timeline.ts'
 import type { Dispatcher } from '../dispatch/dispatcher.ts'
-import { publishJobs } from '../dispatch/publish.ts'
-import { cleanText } from '../job/failure.ts'
-import { refusal, type ServiceResult, success } from '../result.ts'
+import type { ServiceResult } from '../result.ts'
 import { type Log, silentLog } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { type AttemptView, attemptsOf } from './attempts.ts'
+import { type ActCode, type Acted, actOnAll, actOnOne, type BulkAction, type Hands, type OnProgress } from './act.ts'
+import { attemptEvents, attemptsOf, type AttemptView } from './attempts.ts'
 import { type DrainPlan, drainPlan } from './drain.ts'
 import { type Action, explain, type Explanation } from './explain.ts'
 import { type HealthReport, healthOf, type TableState } from './health.ts'
-import { createHistory, type History, type TableHistory } from './history.ts'
+import type { TableHistory } from './history.ts'
+import { askAll, findTable, orMalformed, type Watched, type WatchOptions, watchTables } from './watched.ts'
 
-export interface OperatorOptions extends GeneralRules {
-  db: Database
-  tables: readonly Profile[]
-  heartbeatSec: number
-  maxAttempts: number
-  backoffLadderMs: readonly number[]
-  queuedOrphanSec: number
+export {
+  type ActCode,
+  type Acted,
+  BULK_STATUS,
+  type BulkAction,
+  MAX_REASON,
+  MOST_AT_ONCE,
+  type Refused,
+} from './act.ts'
+export { UnknownTable } from './watched.ts'
+
+export interface OperatorOptions extends WatchOptions {
   /** Publishes what becomes due by hand; without one, workers poll. */
   dispatch?: Dispatcher | undefined
   metrics?: Metrics | undefined
@@ -82,17 +81,6 @@ export interface FailureGroups {
   groups: FailureGroup[]
 }
 
-export type ActCode = 'NOT_FOUND' | 'NOT_ALLOWED' | 'CHANGED' | 'NO_REASON'
-
-/** What became of a job that was acted upon. */
-export interface Acted {
-  table: string
-  id: string
-  action: Action
-  /** How the job is now. */
-  job: JobView | null
-}
-
 export interface Operator {
   tables: readonly string[]
   overview(): Promise<Overview>
@@ -114,67 +102,39 @@ export interface Operator {
     job: { table: string; id: string; seen?: Seen | undefined },
     deed: Deed,
   ): Promise<ServiceResult<Acted, ActCode>>
-  /** All that match: failed ones are retried, waiting ones cancelled. Answers how many; never more than `atMost`. */
+  /** All that match: failed ones are retried, waiting ones cancelled. Answers how many; never more than `atMost`, or 100,000. */
   actOnAll(
     action: BulkAction,
     which: { table: string; filter: JobFilter; atMost: number },
     deed: Deed,
-    onProgress?: (moved: number) => void,
+    onProgress?: OnProgress,
   ): Promise<ServiceResult<number, ActCode>>
   /** Reads what was told since the last time, for the plots. */
   sampleHistory(): Promise<void>
   history(): TableHistory[]
 }
 
-export type BulkAction = Extract<Action, 'retry' | 'cancel'>
-/** The status an action on all that match begins at. */
-export const BULK_STATUS = { retry: 'failed', cancel: 'queued' } as const satisfies Record<
-  BulkAction,
-  JobView['status']
->
-
-export const MAX_REASON = 500
-const MAX_ACTOR = 200
 const PAGE = 50
 const MOST_ROWS = 500
+/** What a plan for a deploy looks at, and a dry run when asked for more. */
+const MOST_RUNNING = 10_000
 const TIMELINE = 500
 const COUNT_CAP = 100_000
-/** One statement of a bulk action: short enough that nobody waits for its locks. */
-const BULK_BATCH = 500
-
-interface Watched {
-  name: string
-  profile: Profile
-  handle: TableHandle
-  settings: ReapSettings
-  orphanSec: number
-  history: History
-}
+/** How often a sample reads on when more was told since the last one than it reads at once. */
+const MOST_READINGS = 5
 
 export function createOperator(options: OperatorOptions): Operator {
-  const { db, metrics, dispatch, log = silentLog, maxAttempts } = options
-  const watched = options.tables.map((profile): Watched => {
-    const outage = { graceSec: graceSecFor(profile, options.heartbeatSec), contactBackAt: null }
-    return {
-      name: profile.table,
-      profile,
-      handle: tableHandle(db, profile),
-      settings: { rules: { ...rulesFor(profile, options), outage }, maxAttempts, ladderMs: options.backoffLadderMs },
-      orphanSec: profile.policy.queuedOrphanSec ?? options.queuedOrphanSec,
-      history: createHistory(profile.table, profile.events?.names ?? null),
-    }
-  })
+  const { db, log = silentLog, maxAttempts } = options
+  const watched = watchTables(options)
+  const hands: Hands = { db, maxAttempts, dispatch: options.dispatch, metrics: options.metrics, log }
+  /** By how much the database's clock is ahead of ours. */
+  let aheadMs = 0
 
-  function find(name: string): Watched {
-    const found = watched.find((each) => each.name === name)
-    if (!found) throw new UnknownTable(name, watched)
-    return found
+  async function look({ handle, settings, orphanSec }: Watched): Promise<Look> {
+    const seen = await handle.use((table) => lookAt(db, table, { rules: settings.rules, maxAttempts, orphanSec }))
+    aheadMs = seen.now * 1000 - Date.now()
+    return seen
   }
-
-  const chosen = (only?: string): Watched[] => (only === undefined ? watched : [find(only)])
-
-  const look = ({ handle, settings, orphanSec }: Watched): Promise<Look> =>
-    handle.use((table) => lookAt(db, table, { rules: settings.rules, maxAttempts, orphanSec }))
 
   async function overviewOf(each: Watched): Promise<TableOverview> {
     try {
@@ -184,89 +144,62 @@ export function createOperator(options: OperatorOptions): Operator {
     }
   }
 
-  async function details(each: Watched, id: string): Promise<JobDetails | null> {
-    const { handle, profile, settings } = each
-    return orMalformed(
-      handle.use(async (table) => {
-        const job = await viewJob(db, table, id, settings)
-        if (!job) return null
-        const timeline = await readTimeline(db, table, { id, limit: TIMELINE })
-        const fields = await readFields(db, table, id)
-        const attempts = profile.events ? attemptsOf(timeline, profile.events.names) : []
-        return { job, explanation: explainIn(each, job), attempts, timeline, fields }
-      }),
+  const chosen = (only: string | undefined): Watched[] => (only === undefined ? watched : [findTable(watched, only)])
+
+  async function details(each: Watched, asked: string): Promise<JobDetails | null> {
+    const { handle, profile, settings, explaining } = each
+    const job = await orMalformed(
+      handle.use((table) => viewJob(db, table, asked, settings)),
       null,
     )
+    if (!job) return null
+    const { id } = job
+    const names = profile.events?.names
+    const read = (types: readonly string[] | null): Promise<ToldEvent[]> =>
+      handle.use((table) => readTimeline(db, table, { id, limit: TIMELINE, types }))
+    // Asked for by their types: much progress must not push the beginning of its own attempt out of sight.
+    const attempts = names ? attemptsOf(await read(attemptEvents(names)), names) : []
+    const fields = await handle.use((table) => readFields(db, table, id))
+    return { job, explanation: explain(job, explaining), attempts, timeline: await read(null), fields }
   }
 
-  function explainIn({ profile, settings }: Watched, job: JobView): Explanation {
-    return explain(job, {
-      onExpiry: profile.policy.onExpiry,
-      backoffLadderMs: settings.ladderMs,
-      canRaiseAttempts: profile.columns.maxAttempts !== null,
-    })
+  async function leases(
+    only: string | undefined,
+    holder: string | null | undefined,
+    limit: number,
+  ): Promise<JobView[]> {
+    const { answers } = await askAll(chosen(only), ({ handle, settings }) =>
+      handle.use((table) => listLeases(db, table, { holder, limit }, settings)),
+    )
+    return answers.flat().toSorted(soonestFirst).slice(0, limit)
   }
 
-  /** The statement's own guard decides; what is read before and after is for words only. */
-  async function actOn(
-    each: Watched,
-    table: JobTable,
-    action: Action,
-    { id, seen }: { id: string; seen?: Seen | undefined },
-    deed: Deed,
-  ): Promise<ServiceResult<Acted, ActCode>> {
-    const before = await viewJob(db, table, id, each.settings)
-    if (!before) return refusal('NOT_FOUND', `there is no job ${id} in ${each.name}`)
-    const wanted = seen ?? { status: before.status ?? 'done', attempt: before.attempt }
-    if (wanted.status !== before.status || wanted.attempt !== before.attempt) return changed(before, wanted)
-    if (!explainIn(each, before).actions.includes(action) && !isHarmlessRetry(action, before)) {
-      return refusal('NOT_ALLOWED', `${WORDS[action].cannot}: it is ${explainIn(each, before).now}`)
-    }
-    const moved = await retryLostRaces(() => move(each, table, action, { id, seen: wanted }, deed))
-    const after = await viewJob(db, table, id, each.settings)
-    if (moved.length === 0) return after ? changed(after, wanted) : refusal('NOT_FOUND', `job ${id} is gone`)
-    await tell(each, action, moved, deed)
-    return success({ table: each.name, id, action, job: after })
-  }
-
-  function move(
-    { settings }: Watched,
-    table: JobTable,
-    action: Action,
-    target: { id: string; seen: Seen },
-    deed: Deed,
-  ): Promise<OperatedRow[]> {
-    const { actor, reason: cause } = deed
-    switch (action) {
-      case 'retry':
-        return retryJobs(db, table, target, { ...deed, maxAttempts })
-      case 'cancel':
-        return cancelJobs(db, table, target, deed)
-      case 'end-lease':
-        return endLease(db, table, settings, { id: target.id, attempt: target.seen.attempt, actor, cause })
-      default:
-        return action satisfies never
+  async function sample(each: Watched): Promise<void> {
+    try {
+      const { queued, processing } = await look(each)
+      for (let reading = 0, isBehind = true; isBehind && reading < MOST_READINGS; reading += 1) {
+        const told = await each.handle.use((table) => countTold(db, table, each.history.cursor()))
+        each.history.addTold(told)
+        isBehind = told?.isBehind ?? false
+      }
+      each.history.addDepth(databaseTime(), { queued, processing })
+    } catch (error) {
+      // A gap in the plot says enough, and one table must not cost the others theirs.
+      log.debug({ table: each.name, error: describeError(error) }, 'no sample for the plots')
     }
   }
 
-  /** After the commit. */
-  async function tell({ name }: Watched, action: Action, moved: readonly OperatedRow[], deed: Deed): Promise<void> {
-    metrics?.count('operator_actions_total', { table: name, action: action.replace('-', '_') }, moved.length)
-    for (const { id: jobId } of moved) log.info({ table: name, jobId, ...deed }, WORDS[action].done)
-    // An ended lease of a job without attempts left is not due again.
-    const offers = action === 'cancel' ? [] : moved.filter(({ dueAt }) => action === 'retry' || dueAt !== null)
-    await publishJobs(dispatch, name, offers, { log, metrics })
-  }
+  const databaseTime = (): Date => new Date(Date.now() + aheadMs)
 
   return {
     tables: watched.map(({ name }) => name),
     async overview() {
       const tables = await Promise.all(watched.map(overviewOf))
-      return { at: new Date(), health: healthOf(tables), tables }
+      return { at: databaseTime(), health: healthOf(tables), tables }
     },
     async jobs(name, { filter, after = null, limit = PAGE }) {
-      const { handle, settings } = find(name)
-      const size = Math.min(limit, MOST_ROWS)
+      const { handle, settings } = findTable(watched, name)
+      const size = atMost(limit, PAGE, MOST_ROWS)
       const found = await orMalformed(
         handle.use((table) => listJobs(db, table, { filter, after, limit: size + 1 }, settings)),
         [],
@@ -274,140 +207,75 @@ export function createOperator(options: OperatorOptions): Operator {
       const jobs = found.slice(0, size)
       return { jobs, next: found.length > size ? (jobs.at(-1)?.id ?? null) : null }
     },
-    async leases({ table: only, holder, limit = MOST_ROWS } = {}) {
-      const lists = await Promise.all(
-        chosen(only).map(({ handle, settings }) =>
-          handle.use((table) => listLeases(db, table, { holder, limit: Math.min(limit, MOST_ROWS) }, settings)),
-        ),
-      )
-      const end = ({ endsAt }: JobView): number => endsAt?.getTime() ?? Infinity
-      return lists
-        .flat()
-        .toSorted((a, b) => (end(a) === end(b) ? 0 : end(a) - end(b)))
-        .slice(0, limit)
+    async leases({ table, holder, limit = MOST_ROWS } = {}) {
+      return leases(table, holder, atMost(limit, MOST_ROWS, MOST_ROWS))
     },
     async find(id, only) {
-      const found = await Promise.all(chosen(only).map((each) => details(each, id)))
-      return found.filter((each) => each !== null)
+      const { answers, refusals } = await askAll(chosen(only), (each) => details(each, id))
+      const found = answers.filter((each) => each !== null)
+      const [refused] = refusals
+      // It may stand in the very table that could not be asked.
+      if (found.length === 0 && refused) throw refused
+      return found
     },
     async events(name, id, limit = TIMELINE) {
+      const size = atMost(limit, TIMELINE, MOST_RUNNING)
       return orMalformed(
-        find(name).handle.use((table) => readTimeline(db, table, { id, limit })),
+        findTable(watched, name).handle.use((table) => readTimeline(db, table, { id, limit: size })),
         [],
       )
     },
     async failures(only) {
-      return Promise.all(
-        chosen(only).map(async ({ name, handle }) => ({
-          table: name,
-          groups: await handle.use((table) => groupFailures(db, table, MOST_ROWS)),
-        })),
-      )
+      const { answers } = await askAll(chosen(only), async ({ name, handle }) => ({
+        table: name,
+        groups: await handle.use((table) => groupFailures(db, table, MOST_ROWS)),
+      }))
+      return answers
     },
     async workers(only) {
-      return Promise.all(
-        chosen(only).map(async ({ name, handle, settings }) => ({
-          table: name,
-          holders: await handle.use((table) => listHolders(db, table, MOST_ROWS, settings)),
-        })),
-      )
+      const { answers } = await askAll(chosen(only), async ({ name, handle, settings }) => ({
+        table: name,
+        holders: await handle.use((table) => listHolders(db, table, MOST_ROWS, settings)),
+      }))
+      return answers
     },
     async dryRun(name, limit = MOST_ROWS) {
-      const { handle, settings } = find(name)
-      return handle.use((table) => previewExpired(db, table, settings, { ...EVERY_DUE_ROW, limit }))
+      const { handle, settings } = findTable(watched, name)
+      const size = atMost(limit, MOST_ROWS, MOST_RUNNING)
+      return handle.use((table) => previewExpired(db, table, settings, { ...EVERY_DUE_ROW, limit: size }))
     },
     async drain(shutdownTimeoutSec) {
-      return drainPlan(await this.leases({ limit: MOST_ROWS }), shutdownTimeoutSec)
+      const running = await leases(undefined, undefined, MOST_RUNNING)
+      return drainPlan(running, shutdownTimeoutSec, running.length === MOST_RUNNING)
     },
     async count(name, filter) {
       return orMalformed(
-        find(name).handle.use((table) => countJobs(db, table, filter, COUNT_CAP)),
+        findTable(watched, name).handle.use((table) => countJobs(db, table, filter, COUNT_CAP)),
         0,
       )
     },
-    async act(action, { table: name, id, seen }, deed) {
-      const each = find(name)
-      const given = cleanDeed(deed)
-      if (given.reason === '') return NO_REASON
-      return orMalformed<ServiceResult<Acted, ActCode>>(
-        each.handle.use((table) => actOn(each, table, action, { id, seen }, given)),
-        refusal('NOT_FOUND', `there is no job ${id} in ${name}`),
-      )
+    async act(action, { table, ...job }, deed) {
+      return actOnOne(hands, findTable(watched, table), action, job, deed)
     },
-    async actOnAll(action, { table: name, filter, atMost }, deed, onProgress) {
-      const each = find(name)
-      const given = cleanDeed(deed)
-      if (given.reason === '') return NO_REASON
-      let moved = 0
-      while (moved < atMost) {
-        const target: Target = { filter, limit: Math.min(BULK_BATCH, atMost - moved) }
-        const rows = await each.handle.use((table) =>
-          retryLostRaces(() =>
-            action === 'retry'
-              ? retryJobs(db, table, target, { ...given, maxAttempts })
-              : cancelJobs(db, table, target, given),
-          ),
-        )
-        if (rows.length === 0) break
-        moved += rows.length
-        await tell(each, action, rows, given)
-        onProgress?.(moved)
-      }
-      return success(moved)
+    async actOnAll(action, { table, ...which }, deed, onProgress) {
+      return actOnAll(hands, findTable(watched, table), action, which, deed, onProgress)
     },
     async sampleHistory() {
-      await Promise.all(
-        watched.map(async (each) => {
-          const { queued, processing } = await look(each)
-          each.history.addDepth(new Date(), { queued, processing })
-          each.history.addTold(await each.handle.use((table) => countTold(db, table, each.history.cursor())))
-        }),
-      )
+      await Promise.all(watched.map(sample))
     },
-    history: () => watched.map(({ history }) => history.show(new Date())),
+    history: () => watched.map(({ history }) => history.show(databaseTime())),
   }
 }
 
-/** Asked for a table that is not among those in force. */
-export class UnknownTable extends Error {
-  constructor(name: string, watched: readonly { name: string }[]) {
-    super(`there is no table ${name} here, only ${watched.map((each) => each.name).join(', ')}`)
-    this.name = 'UnknownTable'
-  }
+/** Whole and within bounds, whatever was asked for. */
+function atMost(limit: number, usual: number, most: number): number {
+  return Math.min(Math.max(Math.trunc(limit) || usual, 1), most)
 }
 
-const WORDS: Record<Action, { done: string; cannot: string }> = {
-  retry: { done: 'job retried by hand', cannot: 'it cannot be retried' },
-  cancel: { done: 'job cancelled by hand', cannot: 'it cannot be cancelled' },
-  'end-lease': { done: 'lease ended by hand', cannot: 'it has no lease to end' },
-}
-
-const NO_REASON = refusal('NO_REASON', 'say why: expected a reason, got none')
-
-/** A retry of a job that is due already changes nothing for the worse: its time is now either way. */
-function isHarmlessRetry(action: Action, { status, attempt, maxAttempts }: JobView): boolean {
-  return action === 'retry' && status === 'queued' && attempt < maxAttempts
-}
-
-function changed(now: JobView, seen: Seen): { ok: false; error: string; code: 'CHANGED' } {
-  return refusal(
-    'CHANGED',
-    `it has changed since you looked: it was ${seen.status} at attempt ${seen.attempt}, now it is ${now.status ?? now.word} at attempt ${now.attempt}`,
-  )
-}
-
-function cleanDeed({ actor, reason }: Deed): Deed {
-  return { actor: cleanText(actor, MAX_ACTOR) || 'operator', reason: cleanText(reason, MAX_REASON) }
-}
-
-/** An id that does not even fit the column's type is the id of no job. */
-async function orMalformed<T>(asked: Promise<T>, otherwise: T): Promise<T> {
-  try {
-    return await asked
-  } catch (error) {
-    if (isMalformedId(error)) return otherwise
-    throw error
-  }
+/** Without a time of its end last: nothing is known about it yet. */
+function soonestFirst({ endsAt: a }: JobView, { endsAt: b }: JobView): number {
+  const [first, second] = [a?.getTime() ?? Infinity, b?.getTime() ?? Infinity]
+  return first === second ? 0 : first - second
 }
 
 const UNKNOWN = {
@@ -422,14 +290,17 @@ const UNKNOWN = {
   failed: 0,
   done: 0,
   undispatched: 0,
+  exhausted: 0,
   oldestDueSec: null,
   nextDeadlineSec: null,
+  isReadOnly: false,
 }
 
 function overviewFrom(table: string, seen: Look): TableOverview {
   const { queued, due, processing, held, expired, overdueSec, spared, ungoverned, failed } = seen
-  const { undispatched, oldestDueSec, nextDeadlineSec } = seen
+  const { undispatched, exhausted, oldestDueSec, nextDeadlineSec, isReadOnly } = seen
   const done = Math.max(0, seen.finishedEstimate - queued - processing - failed)
+  const waiting = { queued, due, undispatched, exhausted, oldestDueSec }
   const running = { processing, held, expired, overdueSec, spared, ungoverned, nextDeadlineSec }
-  return { table, obstacle: null, queued, due, undispatched, oldestDueSec, ...running, failed, done }
+  return { table, obstacle: null, isReadOnly, ...waiting, ...running, failed, done }
 }
