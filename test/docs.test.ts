@@ -158,15 +158,26 @@ test('docs/workers.md has every event in its table', () => {
   expect(told).toEqual(expect.arrayContaining(Object.values(DEFAULT_EVENT_NAMES)))
 })
 
+test('docs/dashboard.md has every path of the API in its table, and every screen', () => {
+  const page = read('docs/dashboard.md')
+  const api = read('src/dashboard/api.ts')
+  const paths = new Set([...api.matchAll(/'(\/api\/[a-z-]+)'/g)].map(([, path]) => path))
+  expect(new Set([...page.matchAll(/^\| `(\/api\/[a-z-]+)`/gm)].map(([, path]) => path))).toEqual(paths)
+  const screens = [...read('src/dashboard/ui/main.tsx').matchAll(/title: '(\w+)', show/g)].map(([, title]) => title)
+  expect([...page.matchAll(/^\| ([A-Z]\w+) +\| .*[?.,]/gm)].map(([, title]) => title)).toEqual(
+    expect.arrayContaining(screens),
+  )
+})
+
 test('docs/architecture.md has every file of src in its tree', () => {
   const tree = fences(read('docs/architecture.md'), 'text')[0] ?? ''
   const files = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8' }).filter((file) =>
-    file.endsWith('.ts'),
+    /\.tsx?$/.test(file),
   )
   const missing = files.filter((file) => {
     const folder = dirname(file)
-    const part = folder === '.' ? tree : (tree.split(`\n  ${folder}/`)[1] ?? '').split(/\n {2}\w+\//)[0]
-    return !new RegExp(`^ +${basename(file, '.ts')}(\\.ts)? `, 'm').test(part ?? '')
+    const part = folder === '.' ? tree : (tree.split(`\n  ${folder}/`)[1] ?? '').split(/\n {2}[\w/]+\//)[0]
+    return !new RegExp(`^ +${basename(file).replace(/\.tsx?$/, '')}(\\.ts)? `, 'm').test(part ?? '')
   })
   expect(missing).toEqual([])
 })

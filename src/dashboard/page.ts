@@ -74,7 +74,6 @@ async function bundle(): Promise<Map<string, Asset>> {
     entrypoints: [join(FOLDER, 'main.tsx')],
     target: 'browser',
     minify: true,
-    define: { 'process.env.NODE_ENV': '"production"' },
   })
   const [script] = built.outputs
   if (!script) throw new Error('the bundler made nothing')

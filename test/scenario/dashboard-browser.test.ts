@@ -261,12 +261,18 @@ describe.if(BROWSER !== null)('in a browser', () => {
     const id = await insertJob(database.sql, 'jobs', EXPIRED)
     const reaper = createReaper({ db: database.db, tables: ['jobs'], onPass: (pass) => dashboard.passes.add(pass) })
     await open('/reaper')
-    await page.getByRole('button', { name: 'Look at jobs', exact: true }).click()
     const preview = page
       .getByRole('table', { name: 'What a pass over jobs would do' })
       .getByRole('row')
       .filter({ hasText: id })
-    await preview.waitFor()
+    // Right after the start of the server the job is spared for two heartbeats.
+    await eventually(
+      async () => {
+        await page.getByRole('button', { name: 'Look at jobs', exact: true }).click()
+        return (await preview.count()) > 0
+      },
+      { withinMs: 45_000, everyMs: 500 },
+    )
     expect(await preview.textContent()).toContain('requeuedlease_expired')
     expect((await readJob(database.sql, 'jobs', id)).status).toBe('processing')
 
