@@ -13,6 +13,7 @@ import { OverviewPage } from './pages/overview.tsx'
 import { ReaperPage } from './pages/reaper.tsx'
 import { WorkersPage } from './pages/workers.tsx'
 import { Frame } from './parts/frame.tsx'
+import { HealthLine } from './parts/health-line.tsx'
 import { SignInForm } from './parts/sign-in.tsx'
 import { NOBODY, SessionContext } from './session.ts'
 
@@ -78,7 +79,10 @@ function App(): preact.JSX.Element {
         ) : session === null ? (
           <p>Looking…</p>
         ) : (
-          screen.show(query)
+          <>
+            {path !== '/' && <HealthLine />}
+            {screen.show(query)}
+          </>
         )}
       </Frame>
     </SessionContext.Provider>
