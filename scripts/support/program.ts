@@ -44,16 +44,18 @@ export function migrationOf(config: Config, profiles: Profile[]): MigrationOptio
 export interface Target {
   url: string
   isEmbedded: boolean
+  /** We started it, so it ends with us. */
+  isOurs: boolean
   stop(): Promise<void>
 }
 
 /** DATABASE_URL if set, and then nothing embedded is touched; else the embedded server. */
 export async function findDatabase(config: Config, log: Pick<Logger, 'info'>): Promise<Target> {
   if (config.database.url !== null)
-    return { url: config.database.url, isEmbedded: false, stop: () => Promise.resolve() }
+    return { url: config.database.url, isEmbedded: false, isOurs: false, stop: () => Promise.resolve() }
   log.info({ dataDir: config.database.dataDir }, 'DATABASE_URL is not set: using an embedded PostgreSQL')
   const server = await startEmbedded({ dataDir: config.database.dataDir })
-  return { url: server.url, isEmbedded: true, stop: () => server.stop() }
+  return { url: server.url, isEmbedded: true, isOurs: server.isOurs, stop: () => server.stop() }
 }
 
 /** Resolves at the first SIGTERM or SIGINT (PM2 sends the latter); a second one ends the program at once. */

@@ -19,7 +19,7 @@ export function explainFailure(error: unknown, { host, command }: { host: Host; 
   if (error instanceof UsageError || error instanceof UnknownTable) {
     return { text: `${command}: ${error.message}\n${helpLine(host, command)}`, exit: EXIT.usage }
   }
-  if (error instanceof ProfileError) return { text: error.message, exit: EXIT.usage }
+  if (error instanceof ProfileError) return { text: error.message, exit: EXIT.unwell }
   if (error instanceof Unreachable) {
     const text = `${command}: ${error.message}\nIs the database up, and is DATABASE_URL right?`
     return { text, exit: EXIT.unreachable }

@@ -5,6 +5,7 @@ import { describeError, errorCode, isConnectionError } from '../db/errors.ts'
 import { readClock } from '../db/look.ts'
 import { migrate } from '../db/migrate.ts'
 import type { Profile } from '../db/profile.ts'
+import type { Dispatcher } from '../dispatch/dispatcher.ts'
 import type { Operator } from '../operator/operator.ts'
 import type { Host } from './host.ts'
 
@@ -14,6 +15,7 @@ export interface Session {
   url: string
   db: Database
   operator: Operator
+  dispatch: Dispatcher | undefined
   close(): Promise<void>
 }
 
@@ -59,14 +61,8 @@ export async function openSession(host: Host, opening: Opening = {}): Promise<Se
     if (target.isEmbedded && tables === 'ready') await migrate(db, target.url, host.migrationOf(config, profiles))
     const dispatch = opening.isActing ? await host.openDispatcher(config, target.url) : undefined
     if (dispatch) closers.push(() => dispatch.close())
-    return {
-      config,
-      profiles,
-      url: target.url,
-      db,
-      operator: host.operatorOf(config, profiles, db, { dispatch }),
-      close,
-    }
+    const operator = host.operatorOf(config, profiles, db, { dispatch })
+    return { config, profiles, url: target.url, db, operator, dispatch, close }
   } catch (error) {
     await close()
     const isAway = isConnectionError(error) || NO_WAY_IN.test(errorCode(error))

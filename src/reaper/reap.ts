@@ -34,8 +34,8 @@ export interface PassContext {
   /** How requeued jobs reach their workers; without one, workers poll. */
   dispatch: Dispatcher | undefined
   signal?: AbortSignal
-  /** Told after every batch: a long pass is not a dead one. */
-  onBatch?: () => void
+  /** Told after every batch what it moved: a long pass is not a dead one. */
+  onBatch?: (moved: readonly ReapedRow[]) => void
 }
 
 export async function reapTable(
@@ -52,7 +52,7 @@ export async function reapTable(
       for (const row of rows) record(row, table, result, context)
       const requeued = rows.filter(({ outcome }) => outcome === 'requeued')
       await publishJobs(context.dispatch, table.name, requeued, context)
-      context.onBatch?.()
+      context.onBatch?.(rows)
       if (rows.length < batch.limit) break
       batch.limit = Math.min(batch.size, batch.limit * 2)
     } catch (error) {

@@ -147,7 +147,12 @@ interface Answer {
 }
 
 async function attach(t: { url: string }, args: string[], cwd: string): Promise<Answer> {
-  await using run = runProgram('attach.ts', { DATABASE_URL: t.url }, args, cwd)
+  await using run = runProgram(
+    'cli.ts',
+    { DATABASE_URL: t.url, npm_lifecycle_event: 'attach' },
+    ['attach', ...args],
+    cwd,
+  )
   let stdout = ''
   run.process.stdout?.on('data', (chunk: Buffer) => (stdout += chunk.toString()))
   const { code } = await run.ended
@@ -358,7 +363,7 @@ describe('bun run attach', () => {
       expect(answer.output).toContain(`did you mean ${meant}?`)
     }
     expect((await attach(t, ['--tabel'], folder)).code).toBe(2)
-    expect((await attach({ url: 'postgres://u:secret@127.0.0.1:1/d' }, ['jobs'], folder)).code).toBe(1)
+    expect((await attach({ url: 'postgres://u:secret@127.0.0.1:1/d' }, ['jobs'], folder)).code).toBe(4)
   })
 
   test('a doubt about the words is not applied, and a table without a key is unfit', async () => {

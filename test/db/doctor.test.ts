@@ -197,11 +197,11 @@ describe('the doctor finds', () => {
 describe('bun run doctor', () => {
   test('reports as text and as JSON, with an exit code, and names the next step', async () => {
     await using t = await freshDatabase()
-    await using fit = runProgram('doctor.ts', { DATABASE_URL: t.url })
+    await using fit = runProgram('cli.ts', { DATABASE_URL: t.url }, ['doctor'])
     expect((await fit.ended).code).toBe(0)
     expect(fit.output()).toContain('Fit: jobs, asr_jobs.')
     await t.sql.unsafe('alter table jobs drop column fail_code')
-    await using unfit = runProgram('doctor.ts', { DATABASE_URL: t.url }, ['--json'])
+    await using unfit = runProgram('cli.ts', { DATABASE_URL: t.url }, ['doctor', '--json'])
     expect((await unfit.ended).code).toBe(1)
     const report = JSON.parse(unfit.output()) as { isFit: boolean; findings: Finding[] }
     expect(report.isFit).toBe(false)
@@ -216,8 +216,14 @@ describe('bun run doctor', () => {
     const file = join(folder, 'tables.json')
     writeFileSync(file, JSON.stringify([{ table: 'jobs', columns: { holder: "x'; drop table jobs; --" } }]))
     const env = { DATABASE_URL: t.url, LEASEHOLD_TABLES: file, WORKER_HANDLERS: 'x.ts' }
-    for (const script of ['doctor.ts', 'reaper.ts', 'worker.ts', 'migrate.ts']) {
-      await using program = runProgram(script, env)
+    for (const [script, ...args] of [
+      ['cli.ts', 'doctor'],
+      ['cli.ts', 'status'],
+      ['reaper.ts'],
+      ['worker.ts'],
+      ['cli.ts', 'migrate'],
+    ]) {
+      await using program = runProgram(script ?? '', env, args)
       expect((await program.ended).code).toBe(2)
       expect(program.output()).toContain('tables[0].columns.holder: expected a plain name')
     }
@@ -230,10 +236,10 @@ describe('bun run doctor', () => {
     const folder = mkdtempSync(join(tmpdir(), 'tables-'))
     writeFileSync(join(folder, 'tables.json'), JSON.stringify([{ table: 'jbos' }]))
     const env = { DATABASE_URL: t.url, LEASEHOLD_TABLES: join(folder, 'tables.json') }
-    await using doctor = runProgram('doctor.ts', env)
+    await using doctor = runProgram('cli.ts', env, ['doctor'])
     expect((await doctor.ended).code).toBe(1)
     expect(doctor.output()).toContain('there is no table jbos')
-    await using migration = runProgram('migrate.ts', env)
+    await using migration = runProgram('cli.ts', env, ['migrate'])
     expect((await migration.ended).code).toBe(1)
     expect(migration.output()).toContain('there is no table jbos')
     expect(await t.sql`select to_regclass('jbos') as found`).toMatchObject([{ found: null }])

@@ -153,7 +153,7 @@ describe('bun run migrate', () => {
   test('makes everything on an empty database; --print only shows the SQL, and that SQL works', async () => {
     await using t = await freshDatabase()
     await t.sql`drop table jobs, asr_jobs, job_events cascade`
-    await using print = runProgram('migrate.ts', { DATABASE_URL: t.url }, ['--print'])
+    await using print = runProgram('cli.ts', { DATABASE_URL: t.url }, ['migrate', '--print'])
     expect((await print.ended).code).toBe(0)
     expect(await planMigration(t.db, OPTIONS)).not.toEqual([])
     const text = print
@@ -164,23 +164,23 @@ describe('bun run migrate', () => {
     for (const statement of text.split(/;\n(?=\n|$)/).filter((each) => each.trim())) await t.sql.unsafe(statement)
     expect(await planMigration(t.db, OPTIONS)).toEqual([])
     // Only functions are left: they are made for a table that is complete.
-    await using functions = runProgram('migrate.ts', { DATABASE_URL: t.url }, ['--print'])
+    await using functions = runProgram('cli.ts', { DATABASE_URL: t.url }, ['migrate', '--print'])
     expect((await functions.ended).code).toBe(0)
     expect(functions.output()).toContain('create or replace function leasehold."claim_jobs"')
     expect(functions.output()).not.toContain('alter table')
-    await using run = runProgram('migrate.ts', { DATABASE_URL: t.url })
+    await using run = runProgram('cli.ts', { DATABASE_URL: t.url }, ['migrate'])
     expect((await run.ended).code).toBe(0)
-    await using again = runProgram('migrate.ts', { DATABASE_URL: t.url })
+    await using again = runProgram('cli.ts', { DATABASE_URL: t.url }, ['migrate'])
     expect((await again.ended).code).toBe(0)
     expect(again.output()).toContain('nothing to do')
   })
 
   test('says what is wrong and what to do', async () => {
-    await using away = runProgram('migrate.ts', { DATABASE_URL: 'postgres://u:secret@127.0.0.1:1/d' })
-    expect((await away.ended).code).toBe(1)
+    await using away = runProgram('cli.ts', { DATABASE_URL: 'postgres://u:secret@127.0.0.1:1/d' }, ['migrate'])
+    expect((await away.ended).code).toBe(4)
     expect(away.output()).toContain('Is the database up')
     expect(away.output()).not.toContain('secret')
-    await using typo = runProgram('migrate.ts', { DATABASE_URL: 'postgres://u:p@127.0.0.1:1/d' }, ['--prnt'])
+    await using typo = runProgram('cli.ts', { DATABASE_URL: 'postgres://u:p@127.0.0.1:1/d' }, ['migrate', '--prnt'])
     expect((await typo.ended).code).toBe(2)
   })
 })

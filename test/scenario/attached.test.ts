@@ -27,7 +27,7 @@ function tablesFile(url: string, tables: object[]): TablesFile {
 }
 
 async function migrated(file: TablesFile): Promise<void> {
-  await using migration = runProgram('migrate.ts', file.env)
+  await using migration = runProgram('cli.ts', file.env, ['migrate'])
   expect(await migration.ended, migration.output()).toMatchObject({ code: 0 })
 }
 

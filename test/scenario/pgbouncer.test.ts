@@ -50,7 +50,7 @@ test.if(PGBOUNCER !== null || process.env.CI === 'true')(
     )
     expect(await countByStatus(t.sql, 'asr_jobs')).toEqual({ done: 200 })
 
-    await using migration = runProgram('migrate.ts', { DATABASE_URL: bouncer.url, JOB_MAX_ATTEMPTS: '4' })
+    await using migration = runProgram('cli.ts', { DATABASE_URL: bouncer.url, JOB_MAX_ATTEMPTS: '4' }, ['migrate'])
     expect((await migration.ended).code).toBe(0)
     for (const reaper of [first, second]) {
       reaper.process.kill('SIGTERM')

@@ -3,7 +3,8 @@ import { describe, expect, test } from 'bun:test'
 import fc from 'fast-check'
 
 import { duration } from '../../src/job/duration.ts'
-import { readAttachArguments, UsageError } from '../../src/cli/attach-options.ts'
+import { attachArguments, type AttachOptions } from '../../src/cli/attach-options.ts'
+import { UsageError } from '../../src/cli/command.ts'
 import { entryOf } from '../../src/cli/entry.ts'
 import { type GuessOptions, guessProfile, type Proposal, type TableFacts } from '../../src/cli/guess.ts'
 import { KNOWN_COLUMNS, type KnownColumn } from '../../src/cli/known-names.ts'
@@ -339,28 +340,22 @@ function camel(name: string): string {
 }
 
 describe('arguments', () => {
-  test.each([
-    [['--aply'], 'did you mean apply?'],
-    [['jobs', '--events'], 'expected a name'],
-    [['jobs', 'tasks'], 'one by one'],
-    [['--apply'], 'expected a table'],
-    [['"jobs"'], 'without quotes'],
-    [['jobs', '--json=yes'], 'expected no value'],
-  ])('%j is refused', (argv, said) => {
-    expect(() => readAttachArguments(argv)).toThrow(UsageError)
-    expect(() => readAttachArguments(argv)).toThrow(said)
+  test.each<[string | undefined, AttachOptions, string]>([
+    [undefined, { apply: true }, 'expected a table'],
+    ['"jobs"', {}, 'without quotes'],
+    ['jobs', { events: 'a b.c.d' }, 'expected a table name'],
+  ])('%j with %j is refused', (table, options, said) => {
+    expect(() => attachArguments(table, options)).toThrow(UsageError)
+    expect(() => attachArguments(table, options)).toThrow(said)
   })
 
   test('everything at once', () => {
-    expect(
-      readAttachArguments(['a.b', '--events', 'e', '--recover-only', '--apply', '--file=t.json', '--json']),
-    ).toEqual({
+    expect(attachArguments('a.b', { events: 'e', recoverOnly: true, apply: true, file: 't.json' })).toEqual({
       table: 'a.b',
       events: 'e',
       file: 't.json',
       isRecoverOnly: true,
       isApply: true,
-      isJson: true,
     })
   })
 })

@@ -1,0 +1,67 @@
+/** Acts on all jobs that match. Without --yes it says how many those are, and the command that does it. */
+import { COUNT_CAP } from '../db/look.ts'
+import { BULK_STATUS, type BulkAction } from '../operator/operator.ts'
+import { type ActingOptions, deedOf } from './acting.ts'
+import { type Context, EXIT, type Exit, UsageError } from './command.ts'
+import { type FilterOptions, filterOf, tableNamed } from './options.ts'
+import { progress } from './progress.ts'
+import type { Session } from './session.ts'
+import { harmless, shellWord } from './text.ts'
+
+export type BulkOptions = ActingOptions & FilterOptions & { yes?: boolean }
+
+export async function actOnAllMatching(
+  session: Session,
+  context: Context<BulkOptions>,
+  action: BulkAction,
+): Promise<Exit> {
+  const { out, options, host } = context
+  const { operator } = session
+  const deed = deedOf(context)
+  const table = tableMeant(options, operator.tables)
+  const filter = { ...filterOf(options), status: BULK_STATUS[action] }
+  const matched = await operator.count(table, filter)
+  const many = `${matched}${matched >= COUNT_CAP ? ' or more' : ''} ${filter.status} job${matched === 1 ? '' : 's'} in ${table}`
+  if (matched === 0) {
+    if (out.isJson) out.json({ action, table, matched, moved: 0, refused: [] })
+    out.say(`${action}: no ${filter.status} job in ${table} matches.`)
+    return EXIT.nothing
+  }
+  if (!options.yes) {
+    if (out.isJson) out.json({ action, table, matched, moved: 0, refused: [] })
+    out.say(
+      `${action}: ${many} match. Nothing was done; to do it:\n  ${host.call(sameWithYes(action, table, options))}`,
+    )
+    return EXIT.usage
+  }
+  const tellProgress = progress(out)
+  let refused: readonly { id: string; why: string }[] = []
+  let moved = 0
+  const answer = await operator.actOnAll(action, { table, filter, atMost: matched }, deed, (so, far) => {
+    ;[moved, refused] = [so, far]
+    tellProgress(`${DONE[action]} ${so} of ${matched}`)
+    if (host.stopped.aborted) out.say(`Stopped: ${DONE[action]} ${so} of ${matched}.`)
+    host.stopped.throwIfAborted()
+  })
+  for (const { id, why } of refused) out.say(`${action}: ${harmless(id)}: the table refuses it: ${harmless(why, 500)}`)
+  if (!answer.ok && refused.length === 0) out.say(`${action}: ${harmless(answer.error, 2000)}`)
+  if (out.isJson) out.json({ action, table, matched, moved, refused })
+  else out.print(`${DONE[action]} ${moved} of ${many}\n`)
+  if (moved < matched && refused.length === 0) out.say('The others have changed meanwhile, or cannot be moved.')
+  return moved < matched ? EXIT.unwell : EXIT.done
+}
+
+const DONE: Record<BulkAction, string> = { retry: 'retried', cancel: 'cancelled' }
+
+function tableMeant({ table }: BulkOptions, tables: readonly string[]): string {
+  if (table !== undefined) return tableNamed(table, tables)
+  const [only = ''] = tables
+  if (tables.length === 1) return only
+  throw new UsageError(`expected --table with it, one of ${tables.join(', ')}`)
+}
+
+function sameWithYes(action: BulkAction, table: string, { code, stage, reason, actor }: BulkOptions): string {
+  const given = Object.entries({ table, code, stage, reason, actor })
+  const options = given.flatMap(([name, value]) => (value === undefined ? [] : [`--${name} ${shellWord(value)}`]))
+  return `${action} ${options.join(' ')} --yes`
+}

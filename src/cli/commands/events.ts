@@ -1,0 +1,97 @@
+/** `events <id>`: what happened to a job, as it was told; with --follow also what happens from now on. */
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { isTransient } from '../../db/errors.ts'
+import type { ToldEvent } from '../../db/timeline.ts'
+import type { JobDetails } from '../../operator/operator.ts'
+import { acrossTables } from '../across.ts'
+import { type CommandDefinition, type Context, EXIT, type Exit } from '../command.ts'
+import { eventColumns } from '../event-words.ts'
+import { findOne } from '../one-job.ts'
+import { TABLE } from '../options.ts'
+import type { Session } from '../session.ts'
+import { harmless } from '../text.ts'
+
+interface Options {
+  table?: string
+  follow?: boolean
+}
+
+export const events: CommandDefinition<Options> = {
+  usage: 'events <id>',
+  summary: 'what happened to a job; --follow stays until it is done or failed',
+  configure: (command) =>
+    command.option(...TABLE).option('-f, --follow', 'go on until it is done or failed, or Ctrl-C'),
+  async run(context) {
+    const { args, options, open, out } = context
+    const [id = ''] = args
+    const session = await open()
+    if (options.follow) {
+      const job = await findOne(session, context, id)
+      return job ? follow(session, context, job) : nothing(context, session, id)
+    }
+    const { answers, exit } = await acrossTables(session, context, (table) => session.operator.find(id, table))
+    const found = answers.flat()
+    for (const { job, timeline } of found) {
+      if (found.length > 1 && out.isTerminal) out.print(`${out.paint('bold', harmless(`${job.table} › ${job.id}`))}\n`)
+      tell(context, job, timeline)
+    }
+    return found.length > 0 ? exit : nothing(context, session, id)
+  },
+}
+
+function nothing({ out }: Context, { operator }: Session, id: string): Exit {
+  out.say(`There is no job ${harmless(id)} in ${operator.tables.join(', ')}.`)
+  return EXIT.nothing
+}
+
+/** One line per event, in JSON as well: a stream has no end that could be waited for. */
+function tell({ out }: Context, { table, id, now }: JobDetails['job'], told: readonly ToldEvent[]): void {
+  if (out.isJson) for (const event of told) out.jsonLine({ table, id, ...event })
+  else out.table(eventColumns(out.isTerminal ? now : null), told)
+}
+
+const EVERY_MS = 1000
+
+/** Each look reads the status first and the events after it, so that what a final status brought has been told. */
+async function follow(session: Session, context: Context<Options>, first: JobDetails): Promise<Exit> {
+  const { out, host } = context
+  const { table, id } = first.job
+  const told = new Map<string, number>()
+  const isOver = AbortSignal.any([host.stopped, out.readerGone])
+  let seen: JobDetails | null = first
+  let isAway = false
+  while (!isOver.aborted) {
+    if (seen === null) {
+      out.say(`Job ${harmless(id)} is gone from ${table}.`)
+      return EXIT.nothing
+    }
+    tell(context, seen.job, newOnes(seen.timeline, told))
+    if (seen.job.status === 'done' || seen.job.status === 'failed') return EXIT.done
+    await sleep(EVERY_MS, undefined, { signal: isOver }).catch(() => undefined)
+    if (isOver.aborted) break
+    try {
+      ;[seen = null] = await session.operator.find(id, table)
+      if (isAway) out.say('The database is back.')
+      isAway = false
+    } catch (error) {
+      if (!isTransient(error)) throw error
+      if (!isAway) out.say('The database does not answer; going on when it is back.')
+      isAway = true
+    }
+  }
+  return EXIT.done
+}
+
+/** Events have no number that all tables share: one is new when it was not there so many times before. */
+function newOnes(timeline: readonly ToldEvent[], told: Map<string, number>): ToldEvent[] {
+  const counted = new Map<string, number>()
+  return timeline.filter((event) => {
+    const key = JSON.stringify(event)
+    const times = (counted.get(key) ?? 0) + 1
+    counted.set(key, times)
+    const isNew = times > (told.get(key) ?? 0)
+    if (isNew) told.set(key, times)
+    return isNew
+  })
+}

@@ -1,0 +1,107 @@
+/** `explain <id>`: where a job is, why, what happens next, and the very command that helps. */
+import type { AttemptView } from '../../operator/attempts.ts'
+import { duration } from '../../job/duration.ts'
+import type { Action } from '../../operator/explain.ts'
+import type { JobDetails } from '../../operator/operator.ts'
+import { acrossTables } from '../across.ts'
+import { type CommandDefinition, EXIT, type Context } from '../command.ts'
+import { eventColumns, momentWords } from '../event-words.ts'
+import { TABLE } from '../options.ts'
+import type { Column } from '../table.ts'
+import { harmless, shellWord } from '../text.ts'
+
+interface Options {
+  table?: string
+  fields?: boolean
+}
+
+export const explain: CommandDefinition<Options> = {
+  usage: 'explain <id>',
+  summary: 'one job: where it is, why, what happens next, what can be done',
+  configure: (command) => command.option(...TABLE).option('--fields', 'every column of its row too'),
+  async run(context) {
+    const { out, args, open, host } = context
+    const [id = ''] = args
+    const session = await open()
+    const { answers, refused, exit } = await acrossTables(session, context, (table) => session.operator.find(id, table))
+    const found = answers.flat()
+    if (out.isJson) out.json({ jobs: found, refused })
+    else for (const details of found) describe(details, found.length > 1, context)
+    if (found.length > 0) return exit
+    out.say(`There is no job ${harmless(id)} in ${session.operator.tables.join(', ')}.`)
+    out.say(`${host.call('list')} shows which there are.`)
+    return refused.length > 0 ? exit : EXIT.nothing
+  },
+}
+
+/** How many of the last events are shown here; `events` has them all. */
+const LAST_EVENTS = 10
+
+function describe(details: JobDetails, isAmbiguous: boolean, context: Context<Options>): void {
+  const { out, options, host } = context
+  const { job, explanation, attempts, timeline, fields } = details
+  const { now, next, advice, actions } = explanation
+  const line = (title: string, text: string): void => out.print(`  ${title.padEnd(7)} ${harmless(text, 3000)}\n`)
+  const stage = job.stage === null ? '' : `, stage ${job.stage}`
+  out.print(`${out.paint('bold', harmless(`${job.table} › ${job.id}${stage}`, 1000))}\n`)
+  line('now', now)
+  line('next', next)
+  if (advice !== null) line('advice', advice)
+  if (actions.length > 0) out.print('\n')
+  for (const action of actions) {
+    out.print(`  ${host.call(commandFor(action, details, isAmbiguous))}\n`)
+    out.print(`    ${out.paint('dim', meaning(action, job))}\n`)
+  }
+  if (attempts.length > 0) out.print(`\n${out.paint('bold', 'attempts')}\n`)
+  out.table(attemptColumns(job.now), attempts)
+  const last = timeline.slice(-LAST_EVENTS)
+  if (last.length > 0) out.print(`\n${out.paint('bold', 'events')}\n`)
+  out.table(eventColumns(job.now), last)
+  if (timeline.length > last.length) out.print(`  ${host.call(`events ${shellWord(job.id)}`)} shows them all.\n`)
+  if (options.fields) {
+    out.print(`\n${out.paint('bold', 'columns')}\n`)
+    for (const { name, value, isCut } of fields) {
+      out.print(`  ${harmless(name)}: ${value === null ? 'NULL' : harmless(value, 2000)}${isCut ? '…' : ''}\n`)
+    }
+  }
+  out.print('\n')
+}
+
+function meaning(action: Action, { status }: JobDetails['job']): string {
+  switch (action) {
+    case 'retry':
+      return status === 'failed'
+        ? 'runs it again as soon as a worker is free; its attempts stay counted, and one more is allowed'
+        : 'makes it due now, with one more attempt where none is left'
+    case 'cancel':
+      return `fails it for good${status === 'processing' ? '; its worker learns so at its next heartbeat' : ''}`
+    case 'end-lease':
+      return 'takes it from its holder now, as if its time were up'
+    default:
+      return action satisfies never
+  }
+}
+
+/** What is running may be another attempt by the time this is pasted, so it says which one was meant. */
+function commandFor(action: Action, { job }: JobDetails, isAmbiguous: boolean): string {
+  const parts = [
+    action,
+    shellWord(job.id),
+    ...(isAmbiguous ? ['--table', shellWord(job.table)] : []),
+    ...(job.status === 'processing' ? ['--seen', `processing:${job.attempt}`] : []),
+    `--reason '...'`,
+  ]
+  return parts.join(' ')
+}
+
+function attemptColumns(now: Date): Column<AttemptView>[] {
+  return [
+    { title: 'attempt', value: ({ attempt }) => String(attempt), isNumber: true },
+    { title: 'holder', value: ({ holder }) => holder ?? '' },
+    { title: 'began', value: ({ startedAt }) => momentWords(startedAt, now), isWhole: true },
+    { title: 'lasted', value: ({ durationSec }) => (durationSec === null ? '' : duration(durationSec)) },
+    { title: 'ended with', value: ({ end }) => end ?? '' },
+    { title: 'code', value: ({ code }) => code ?? '' },
+    { title: 'reason', value: ({ reason }) => reason ?? '' },
+  ]
+}

@@ -1,0 +1,148 @@
+/** `reap --once`: one pass of the reaper by hand, or with --dry-run what one would do. */
+import type { ReapedRow } from '../../db/reap.ts'
+import { createIsolation } from '../../reaper/isolation.ts'
+import { reapTable } from '../../reaper/reap.ts'
+import type { Log } from '../../telemetry/log.ts'
+import { type Watched, watchTables } from '../../operator/watched.ts'
+import { acrossTables } from '../across.ts'
+import { type CommandDefinition, type Context, EXIT, UsageError } from '../command.ts'
+import { TABLE } from '../options.ts'
+import type { Output } from '../output.ts'
+import { progress } from '../progress.ts'
+import type { Session } from '../session.ts'
+import type { Column } from '../table.ts'
+
+interface Options {
+  table?: string
+  once?: boolean
+  dryRun?: boolean
+}
+
+export const reap: CommandDefinition<Options> = {
+  usage: 'reap',
+  summary: 'one pass of the reaper by hand; --dry-run shows what it would do',
+  examples: ['reap --once --dry-run'],
+  configure: (command) =>
+    command
+      .option('--once', 'one pass (required: the service is start:reaper)')
+      .option('--dry-run', 'only show what a pass would do now, and by which rule')
+      .option(...TABLE),
+  async run(context) {
+    const { options, open, out } = context
+    if (!options.once) throw new UsageError('expected --once; the reaper that stays is bun run start:reaper')
+    const isDry = options.dryRun ?? false
+    const session = await open({ isActing: !isDry })
+    const { answers, refused, exit } = await acrossTables(session, context, (table) =>
+      isDry ? preview(session, table) : pass(session, context, table),
+    )
+    const jobs = answers.flatMap((each) => each.jobs)
+    const setAside = answers.flatMap((each) => each.setAside)
+    const isWhole = setAside.length === 0
+    if (out.isJson) {
+      out.json({ isDryRun: isDry, jobs, setAside, refused })
+      return isWhole ? exit : EXIT.unwell
+    }
+    out.table(COLUMNS, jobs)
+    const having = (outcome: ReapedJob['outcome']): number => jobs.filter((job) => job.outcome === outcome).length
+    const would = isDry ? 'would be ' : ''
+    out.say(
+      jobs.length === 0
+        ? 'No job has run out of time.'
+        : `${having('requeued')} ${would}requeued, ${having('failed')} ${would}failed.`,
+    )
+    await saySpared(session, context)
+    return isWhole ? exit : EXIT.unwell
+  },
+}
+
+type ReapedJob = ReapedRow & { table: string }
+
+interface Passed {
+  jobs: ReapedJob[]
+  /** Jobs that break their statement: a constraint or trigger of the table refuses them. */
+  setAside: { table: string; id: string }[]
+}
+
+/** A preview of more than this is no longer read by anybody. */
+const MOST_SHOWN = 10_000
+
+async function preview({ operator }: Session, table: string): Promise<Passed> {
+  const rows = await operator.dryRun(table, MOST_SHOWN)
+  return { jobs: rows.map((row) => ({ table, ...row })), setAside: [] }
+}
+
+/** With the grace that the service gives: whoever does this by hand mostly does it when something has just been down. */
+async function pass(session: Session, { out, host }: Context, table: string): Promise<Passed> {
+  const { db, config, dispatch } = session
+  const { handle, settings } = watched(session, table)
+  const { batchSize } = config.reaper
+  const isolation = createIsolation(Infinity)
+  const jobs: ReapedJob[] = []
+  const tellProgress = progress(out)
+  await handle.use((opened) =>
+    reapTable(
+      opened,
+      {
+        db,
+        settings,
+        dispatch,
+        isolation,
+        metrics: undefined,
+        signal: host.stopped,
+        log: warningsTo(out),
+        batch: { size: batchSize, limit: batchSize },
+        onBatch(moved) {
+          jobs.push(...moved.map((row) => ({ table, ...row })))
+          tellProgress(`${table}: ${jobs.length} so far`)
+        },
+      },
+      { yieldToOthers: false },
+    ),
+  )
+  return { jobs, setAside: isolation.ids().map((id) => ({ table, id })) }
+}
+
+/** Of what a pass tells its log, a person needs only what went wrong. */
+function warningsTo(out: Output): Log {
+  const warn = (fields: unknown, message = ''): void => {
+    const { jobId, error } = fields as { jobId?: string; error?: string }
+    out.say([jobId, message, error].filter(Boolean).join(': '))
+  }
+  return { debug: () => undefined, info: () => undefined, warn, error: warn }
+}
+
+function watched({ db, config, profiles }: Session, table: string): Watched {
+  const [found] = watchTables({
+    db,
+    tables: profiles.filter((profile) => profile.table === table),
+    heartbeatSec: config.heartbeatSec,
+    stages: config.stages,
+    leaseTimeoutSec: config.leaseTimeoutSec,
+    nullLeaseSec: config.reaper.nullLeaseSec,
+    queuedOrphanSec: config.reaper.queuedOrphanSec,
+    maxAttempts: config.maxAttempts,
+    backoffLadderMs: config.backoffLadderMs,
+  })
+  if (!found) throw new Error(`no table ${table}`)
+  return found
+}
+
+async function saySpared({ operator }: Session, { out, options }: Context<Options>): Promise<void> {
+  const { tables } = await operator.overview()
+  for (const { table, spared } of tables) {
+    if (spared === 0 || (options.table !== undefined && options.table !== table)) continue
+    out.say(
+      `${table}: ${spared} left alone for now: the database was away, and their holders still have time to check in.`,
+    )
+  }
+}
+
+const COLUMNS: Column<ReapedJob>[] = [
+  { title: 'id', value: ({ id }) => id, isWhole: true },
+  { title: 'table', value: ({ table }) => table, isTold: 'when it differs' },
+  { title: 'outcome', value: ({ outcome }) => outcome, style: ({ outcome }) => (outcome === 'failed' ? 'red' : null) },
+  { title: 'rule', value: ({ rule }) => rule },
+  { title: 'stage', value: ({ stage }) => stage ?? '' },
+  { title: 'attempt', value: ({ attempt }) => String(attempt), isNumber: true },
+  { title: 'holder', value: ({ holder }) => holder ?? '' },
+]
