@@ -90,8 +90,10 @@ export async function brokenInvariants(sql: Sql, profile?: Profile): Promise<str
     if (isClaim && (now.attempt_count ?? 0) > Math.max(now.max_attempts ?? 3, 1))
       broken.push(`8: ${where} was claimed too often`)
   }
-  for (const event of events.filter(isAboutStatus)) {
-    if (!changeTransactions.has(`${event.tx} ${event.id}`))
+  const touched = new Set(jobs.map((change) => `${change.tx} ${change.id}`))
+  for (const event of events) {
+    const told = isAboutStatus(event) ? changeTransactions : isRetryByHand(event) ? touched : null
+    if (told && !told.has(`${event.tx} ${event.id}`))
       broken.push(`7: an event of ${event.id} (#${event.seq}) tells of no change`)
   }
   return broken
@@ -121,7 +123,12 @@ function inOurWords(change: Change, { columns, statuses, events }: Profile): Cha
 /** Progress and the team's own events tell of a running attempt, an offer of a waiting job; all others must come with a change of status. */
 function isAboutStatus(event: Change): boolean {
   const { type } = (event.new as unknown as { data: { type: string } }).data
-  return /^(created|processing|done|failed|retry:|reaper:|requeued:stale|aborted:)/.test(type)
+  return /^(created|processing|done|failed|retry:|reaper:|requeued:stale|aborted:|operator:(?!retry))/.test(type)
+}
+
+/** A retry may find its job queued already, and then only changes when it runs and how often it may. */
+function isRetryByHand(event: Change): boolean {
+  return (event.new as unknown as { data: { type: string } }).data.type === 'operator:retry'
 }
 
 function brokenMoves(where: string, old: Row, now: Row, at: Date): string[] {
