@@ -1,12 +1,11 @@
 /** Jobs by status, stage, code and holder. The filter stands in the address; the pages go by id, newest first. */
-import { useContext } from 'preact/hooks'
+import { useContext, useEffect, useState } from 'preact/hooks'
 
 import { go } from '../address.ts'
 import type { Job, JobsAnswer } from '../answers.ts'
 import { withQuery } from '../api.ts'
 import { useLive, useServerClock } from '../live.ts'
 import { BulkAction } from '../parts/act.tsx'
-import { fieldsOf } from '../parts/fields.ts'
 import { JobLink, Moment, StatusBadge, Table, Text, Trouble } from '../parts/show.tsx'
 import { SessionContext } from '../session.ts'
 
@@ -29,7 +28,7 @@ export function JobsPage({ query }: { query: URLSearchParams }): preact.JSX.Elem
   const next = jobs.data?.next ?? null
   return (
     <>
-      <FilterForm key={query.toString()} table={table} tables={session.tables} filter={filter} />
+      <FilterForm table={table} tables={session.tables} filter={filter} />
       <Trouble error={jobs.error} hasData={jobs.data !== null} />
       <Matching table={table} filter={filter} onDone={jobs.refresh} />
       {jobs.data !== null && rows.length === 0 && <p>No job matches.</p>}
@@ -83,6 +82,7 @@ function Matching({
   )
 }
 
+/** What is typed is kept here until it is applied: the page is renewed meanwhile, and must not take it away. */
 function FilterForm({
   table,
   tables,
@@ -92,21 +92,35 @@ function FilterForm({
   tables: string[]
   filter: Filter
 }): preact.JSX.Element {
-  function apply(event: Event): void {
-    event.preventDefault()
-    const given = fieldsOf(event)
-    go(
-      withQuery('/jobs', {
-        table: given.table,
-        ...Object.fromEntries(KEYS.map((key) => [key, given[key] || undefined])),
-      }),
-    )
+  const inForce = { table, ...Object.fromEntries(KEYS.map((key) => [key, filter[key] === '' ? NONE : filter[key]])) }
+  const [draft, setDraft] = useState<Draft>(inForce)
+  useEffect(() => setDraft(inForce), [JSON.stringify(inForce)])
+  function apply({ table: chosen, ...given }: Draft): void {
+    const fields = KEYS.map((key) => [key, given[key] === NONE ? null : given[key]?.trim() || undefined])
+    go(withQuery('/jobs', { table: chosen, ...Object.fromEntries(fields) }))
   }
+  const field = (name: keyof Draft) => ({
+    name,
+    value: draft[name] ?? '',
+    onInput: (event: Event): void => setDraft({ ...draft, [name]: (event.currentTarget as HTMLInputElement).value }),
+  })
+  /** A choice is applied at once. */
+  const choice = (name: keyof Draft) => ({
+    name,
+    value: draft[name] ?? '',
+    onChange: (event: Event): void => apply({ ...draft, [name]: (event.currentTarget as HTMLSelectElement).value }),
+  })
   return (
-    <form class="filters" onSubmit={apply}>
+    <form
+      class="filters"
+      onSubmit={(event) => {
+        event.preventDefault()
+        apply(draft)
+      }}
+    >
       <label>
         Table
-        <select name="table" value={table} onChange={apply}>
+        <select {...choice('table')}>
           {tables.map((name) => (
             <option key={name} value={name}>
               {name}
@@ -116,7 +130,7 @@ function FilterForm({
       </label>
       <label>
         Status
-        <select name="status" value={filter.status ?? ''} onChange={apply}>
+        <select {...choice('status')}>
           <option value="">any</option>
           {['queued', 'processing', 'failed', 'done'].map((status) => (
             <option key={status} value={status}>
@@ -125,28 +139,25 @@ function FilterForm({
           ))}
         </select>
       </label>
-      <Field name="stage" title="Stage" value={filter.stage} />
-      <Field name="code" title="Code" value={filter.code} />
-      <Field name="holder" title="Held by" value={filter.holder} />
+      {TYPED.map(([name, title]) => (
+        <label key={name}>
+          {title}
+          <input {...field(name)} placeholder="any" autocomplete="off" spellcheck={false} />
+        </label>
+      ))}
       <button>Show</button>
     </form>
   )
 }
 
-function Field({ name, title, value }: { name: string; title: string; value: string | undefined }): preact.JSX.Element {
-  return (
-    <label>
-      {title}
-      <input
-        name={name}
-        value={value ?? ''}
-        placeholder={value === '' ? 'none' : 'any'}
-        autocomplete="off"
-        spellcheck={false}
-      />
-    </label>
-  )
-}
+type Draft = { table: string } & Filter
+/** Stands in a field for "those that have none", which an empty field does not mean. */
+const NONE = '(none)'
+const TYPED = [
+  ['stage', 'Stage'],
+  ['code', 'Code'],
+  ['holder', 'Held by'],
+] as const
 
 function JobRow({ job, now }: { job: Job; now: number }): preact.JSX.Element {
   const { status, failCode, failReason, holder, dueAt, isDue, endsAt, startedAt } = job
