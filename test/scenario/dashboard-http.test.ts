@@ -64,7 +64,7 @@ async function signIn(name = 'Ada'): Promise<{ reply: Reply; cookie: string }> {
     headers,
     body: JSON.stringify({ token: TOKEN, name }),
   })
-  return { reply, cookie: String(reply.headers.get('set-cookie') ?? '').split(';')[0] ?? '' }
+  return { reply, cookie: (reply.headers.get('set-cookie') ?? '').split(';')[0] ?? '' }
 }
 
 describe('looking', () => {
