@@ -4,9 +4,10 @@ import { clock } from '../operator/explain.ts'
 import type { Column } from './table.ts'
 
 /** On a terminal the time of day is enough; elsewhere the whole moment. */
-export function eventColumns(now: Date | null): Column<ToldEvent>[] {
+export function eventColumns(table: string, now: Date | null): Column<ToldEvent>[] {
   return [
     { title: 'at', value: ({ at }) => momentWords(at, now), isWhole: true },
+    { title: 'table', value: () => table, isTold: 'when it differs' },
     { title: 'event', value: ({ type }) => type, style: () => 'bold' },
     { title: 'details', value: ({ details }) => factsOf(details) },
   ]

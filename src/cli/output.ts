@@ -17,8 +17,8 @@ export interface Output {
   json: (value: object) => void
   /** The same in one line, for streams. */
   jsonLine: (value: object) => void
-  /** Aligned on a terminal; elsewhere one line per row with tabs between the cells and no header. */
-  table: <Row>(columns: readonly Column<Row>[], rows: readonly Row[]) => void
+  /** Aligned on a terminal; elsewhere one line per row with tabs between the cells and no header. What continues a table has none either. */
+  table: <Row>(columns: readonly Column<Row>[], rows: readonly Row[], options?: { isContinued?: boolean }) => void
   /** A line for the person waiting. */
   say: (line: string) => void
   paint: (style: Style, text: string) => string
@@ -54,11 +54,11 @@ export function createOutput({ isJson, hasColour }: { isJson: boolean; hasColour
     print,
     json: (value) => print(`${safeJson({ version: JSON_VERSION, ...value }, 2)}\n`),
     jsonLine: (value) => print(`${safeJson({ version: JSON_VERSION, ...value })}\n`),
-    table(columns, rows) {
+    table(columns, rows, { isContinued = false } = {}) {
       if (rows.length === 0) return
-      const lines = isTerminal
-        ? terminalTable(columns, rows, { width: process.stdout.columns, paint })
-        : tabbed(columns, rows)
+      const [header = '', ...body] = terminalTable(columns, rows, { width: process.stdout.columns, paint })
+      const aligned = isContinued ? body : [header, ...body]
+      const lines = isTerminal ? aligned : tabbed(columns, rows)
       print(`${lines.join('\n')}\n`)
     },
     say: (line) => void process.stderr.write(`${harmlessLines(line)}\n`),

@@ -273,7 +273,7 @@ function atMost(limit: number, usual: number, most: number): number {
 }
 
 /** Without a time of its end last: nothing is known about it yet. */
-function soonestFirst({ endsAt: a }: JobView, { endsAt: b }: JobView): number {
+export function soonestFirst({ endsAt: a }: JobView, { endsAt: b }: JobView): number {
   const [first, second] = [a?.getTime() ?? Infinity, b?.getTime() ?? Infinity]
   return first === second ? 0 : first - second
 }

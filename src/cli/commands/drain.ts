@@ -34,7 +34,7 @@ export const drain: CommandDefinition<Options> = {
 
 function sentence({ jobs, finishes, givenBack, unknown, lostSec, shutdownTimeoutSec, isCut }: DrainPlan): string {
   if (jobs.length === 0) return 'Nothing is running: a deploy interrupts nothing.'
-  const within = `within SHUTDOWN_TIMEOUT_SEC (${duration(shutdownTimeoutSec)})`
+  const within = `within ${duration(shutdownTimeoutSec)}`
   const parts = [
     `${finishes} of ${jobs.length}${isCut ? ' or more' : ''} running jobs finish ${within}`,
     givenBack === 1 ? '1 is given back and starts anew' : `${givenBack} are given back and start anew`,

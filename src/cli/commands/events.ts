@@ -46,9 +46,14 @@ function nothing({ out }: Context, { operator }: Session, id: string): Exit {
 }
 
 /** One line per event, in JSON as well: a stream has no end that could be waited for. */
-function tell({ out }: Context, { table, id, now }: JobDetails['job'], told: readonly ToldEvent[]): void {
+function tell(
+  { out }: Context,
+  { table, id, now }: JobDetails['job'],
+  told: readonly ToldEvent[],
+  isContinued = false,
+): void {
   if (out.isJson) for (const event of told) out.jsonLine({ table, id, ...event })
-  else out.table(eventColumns(out.isTerminal ? now : null), told)
+  else out.table(eventColumns(table, out.isTerminal ? now : null), told, { isContinued })
 }
 
 const EVERY_MS = 1000
@@ -66,7 +71,8 @@ async function follow(session: Session, context: Context<Options>, first: JobDet
       out.say(`Job ${harmless(id)} is gone from ${table}.`)
       return EXIT.nothing
     }
-    tell(context, seen.job, newOnes(seen.timeline, told))
+    const isContinued = told.size > 0
+    tell(context, seen.job, newOnes(seen.timeline, told), isContinued)
     if (seen.job.status === 'done' || seen.job.status === 'failed') return EXIT.done
     await sleep(EVERY_MS, undefined, { signal: isOver }).catch(() => undefined)
     if (isOver.aborted) break

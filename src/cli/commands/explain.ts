@@ -56,7 +56,7 @@ function describe(details: JobDetails, isAmbiguous: boolean, context: Context<Op
   out.table(attemptColumns(job.now), attempts)
   const last = timeline.slice(-LAST_EVENTS)
   if (last.length > 0) out.print(`\n${out.paint('bold', 'events')}\n`)
-  out.table(eventColumns(job.now), last)
+  out.table(eventColumns(job.table, job.now), last)
   if (timeline.length > last.length) out.print(`  ${host.call(`events ${shellWord(job.id)}`)} shows them all.\n`)
   if (options.fields) {
     out.print(`\n${out.paint('bold', 'columns')}\n`)

@@ -1,5 +1,6 @@
 /** `leases`: every running job, and how long it has left; those that are reaped next come first. */
 import type { JobView } from '../../db/job-view.ts'
+import { soonestFirst } from '../../operator/operator.ts'
 import { acrossTables } from '../across.ts'
 import type { CommandDefinition } from '../command.ts'
 import { age, ATTEMPT, HOLDER, ID, leftWords, shareLeft, STAGE, TABLE_NAME, urgency } from '../job-words.ts'
@@ -39,12 +40,6 @@ export const leases: CommandDefinition<Options> = {
     if (first) out.say(`${host.call('explain <id>')} says why, and what happens next.`)
     return exit
   },
-}
-
-/** Those without any end come last. */
-function soonestFirst({ endsAt: a }: JobView, { endsAt: b }: JobView): number {
-  const [x, y] = [a?.getTime() ?? Infinity, b?.getTime() ?? Infinity]
-  return x === y ? 0 : x - y
 }
 
 const BAR_CELLS = 10
