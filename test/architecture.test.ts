@@ -24,6 +24,7 @@ const ARROWS: Record<string, string[]> = {
   reaper: ['db', 'dispatch', 'job', 'telemetry'],
   operator: ['db', 'dispatch', 'job', 'result.ts', 'telemetry'],
   dashboard: ['config', 'db', 'job', 'operator', 'reaper', 'result.ts', 'telemetry'],
+  demo: ['db', 'job', 'storage', 'worker'],
   cli: ['config', 'db', 'dispatch', 'job', 'operator', 'reaper', 'result.ts', 'telemetry'],
 }
 
