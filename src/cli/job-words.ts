@@ -6,11 +6,16 @@ import type { Column } from './table.ts'
 
 export const ID: Column<JobView> = { title: 'id', value: ({ id }) => id, isWhole: true }
 export const TABLE_NAME: Column<JobView> = { title: 'table', value: ({ table }) => table, isTold: 'when it differs' }
-export const STAGE: Column<JobView> = { title: 'stage', value: ({ stage }) => stage ?? '' }
+export const STAGE: Column<JobView> = {
+  title: 'stage',
+  value: ({ stage }) => stage ?? '',
+  isTold: 'when there is room',
+}
 export const HOLDER: Column<JobView> = { title: 'holder', value: ({ holder }) => holder ?? '' }
 export const ATTEMPT: Column<JobView> = {
   title: 'attempt',
   value: ({ attempt, maxAttempts }) => `${attempt} of ${maxAttempts}`,
+  isTold: 'when there is room',
 }
 
 const STATUS_STYLES = { queued: null, processing: 'bold', done: 'green', failed: 'red' } as const
@@ -18,6 +23,7 @@ const STATUS_STYLES = { queued: null, processing: 'bold', done: 'green', failed:
 /** A word that is none of our four is shown as it stands there. */
 export const STATUS: Column<JobView> = {
   title: 'status',
+  isWhole: true,
   value: ({ status, word }) => status ?? word,
   style: ({ status }) => (status === null ? 'yellow' : STATUS_STYLES[status]),
 }

@@ -10,12 +10,13 @@ export interface Column<Row> {
   isNumber?: boolean
   /** Never cut: somebody wants to copy it. */
   isWhole?: boolean
-  /** Left out on a terminal where all rows say the same. */
-  isTold?: 'when it differs'
+  /** On a terminal left out where all rows say the same, or where there is no room for it. The last such goes first. */
+  isTold?: 'when it differs' | 'when there is room'
 }
 
 const GAP = '  '
 const NARROWEST = 8
+const UNKNOWN_WIDTH = 120
 
 interface Paint {
   width: number
@@ -23,18 +24,13 @@ interface Paint {
 }
 
 export function terminalTable<Row>(
-  all: readonly Column<Row>[],
+  given: readonly Column<Row>[],
   rows: readonly Row[],
   { width, paint }: Paint,
 ): string[] {
-  const columns = all
-    .map((column) => ({ ...column, cells: rows.map((row) => harmless(column.value(row))) }))
-    .filter(({ cells, isTold }) => cells.some((cell) => cell !== '') && !(isTold && new Set(cells).size === 1))
-  const widths = fit(
-    columns.map(({ title, cells }) => Math.max(widthOf(title), ...cells.map(widthOf))),
-    columns.map(({ isWhole }) => isWhole ?? false),
-    width > 0 ? width : 120,
-  )
+  const room = width > 0 ? width : UNKNOWN_WIDTH
+  const columns = thoseWithRoom(filled(given, rows).filter(saysSomething), room)
+  const widths = fit(columns, room)
   const line = (texts: string[], painted: (text: string, at: number) => string): string =>
     texts
       .map((text, at) => {
@@ -66,18 +62,43 @@ export function tabbed<Row>(columns: readonly Column<Row>[], rows: readonly Row[
   return rows.map((row) => columns.map(({ value }) => harmless(value(row), 4000)).join('\t'))
 }
 
+interface Filled<Row> extends Column<Row> {
+  cells: string[]
+  widest: number
+}
+
+function filled<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): Filled<Row>[] {
+  return columns.map((column) => {
+    const cells = rows.map((row) => harmless(column.value(row)))
+    return { ...column, cells, widest: Math.max(widthOf(column.title), ...cells.map(widthOf)) }
+  })
+}
+
+function saysSomething<Row>({ cells, isTold }: Filled<Row>): boolean {
+  return cells.some((cell) => cell !== '') && !(isTold === 'when it differs' && new Set(cells).size === 1)
+}
+
+function thoseWithRoom<Row>(columns: Filled<Row>[], room: number): Filled<Row>[] {
+  const narrowest = columns.map(({ widest, isWhole }) => (isWhole ? widest : Math.min(widest, NARROWEST)))
+  if (lineWidth(narrowest) <= room) return columns
+  const spare = columns.findLastIndex(({ isTold }) => isTold === 'when there is room')
+  const least = spare === -1 ? columns.findLastIndex(({ isTold }) => isTold === 'when it differs') : spare
+  return least === -1 ? columns : thoseWithRoom(columns.toSpliced(least, 1), room)
+}
+
 /** Takes from the widest column that may be cut until the line fits. */
-function fit(widths: number[], isWhole: boolean[], room: number): number[] {
-  const fitted = [...widths]
-  const total = (): number => fitted.reduce((sum, each) => sum + each, 0) + GAP.length * (fitted.length - 1)
-  while (total() > room) {
-    const at = fitted.reduce(
-      (widest, each, index) =>
-        !isWhole[index] && each > NARROWEST && (widest === -1 || each > (fitted[widest] ?? 0)) ? index : widest,
-      -1,
-    )
-    if (at === -1) break
-    fitted[at] = (fitted[at] ?? 0) - 1
+function fit<Row>(columns: readonly Filled<Row>[], room: number): number[] {
+  const widths = columns.map(({ widest }) => widest)
+  while (lineWidth(widths) > room) {
+    const cuttable = widths.map((width, at) => (columns[at]?.isWhole || width <= NARROWEST ? 0 : width))
+    const widest = Math.max(...cuttable)
+    if (widest <= 0) break
+    const at = cuttable.indexOf(widest)
+    widths[at] = widest - 1
   }
-  return fitted
+  return widths
+}
+
+function lineWidth(widths: readonly number[]): number {
+  return widths.reduce((sum, each) => sum + each, 0) + GAP.length * (widths.length - 1)
 }

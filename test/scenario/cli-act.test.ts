@@ -123,7 +123,7 @@ describe.each(TEAMS.filter((_, at) => at === 1 || at === 2))('$title', (team) =>
     ])
     const cancelled = await cli('cancel', done, ...WHY, '--json')
     expect(cancelled.code).toBe(1)
-    expect(cancelled.json<object>()).toMatchObject({
+    expect(cancelled.json()).toMatchObject({
       version: 1,
       action: 'cancel',
       done: [],
@@ -162,7 +162,7 @@ describe.each(TEAMS.filter((_, at) => at === 1 || at === 2))('$title', (team) =>
     expect(first.stderr).toContain(`3 failed jobs in ${table} match. Nothing was done`)
     expect((await t.read(disk[0] ?? '')).status).toBe('failed')
     const json = await cli('retry', '--code', 'DISK', ...WHY, '--json')
-    expect(json.json<object>()).toEqual({ version: 1, action: 'retry', table, matched: 3, moved: 0, refused: [] })
+    expect(json.json()).toEqual({ version: 1, action: 'retry', table, matched: 3, moved: 0, refused: [] })
     const second = await cli(...commandIn(first.stderr, 'retry'))
     expect([second.code, second.stdout]).toEqual([0, `retried 3 of 3 failed jobs in ${table}\n`])
     for (const id of disk) expect(await t.read(id)).toMatchObject({ status: 'queued', attempts: 3, maxAttempts: 4 })
@@ -170,7 +170,7 @@ describe.each(TEAMS.filter((_, at) => at === 1 || at === 2))('$title', (team) =>
     const third = await cli('retry', '--code', 'DISK', ...WHY, '--yes')
     expect([third.code, third.stderr]).toEqual([5, expect.stringContaining('matches')])
     const cancelled = await cli('cancel', '--table', table, ...WHY, '--yes', '--json')
-    expect(cancelled.json<object>()).toEqual({ version: 1, action: 'cancel', table, matched: 3, moved: 3, refused: [] })
+    expect(cancelled.json()).toEqual({ version: 1, action: 'cancel', table, matched: 3, moved: 3, refused: [] })
     expect((await t.read(running)).status).toBe('processing')
   })
 
@@ -186,7 +186,7 @@ describe.each(TEAMS.filter((_, at) => at === 1 || at === 2))('$title', (team) =>
       .simple()
     const answer = await cli('retry', '--code', 'DISK', ...WHY, '--yes', '--json')
     expect(answer.code).toBe(1)
-    expect(answer.json<object>()).toMatchObject({ matched: 3, moved: 2, refused: [{ id: ids[1] }] })
+    expect(answer.json()).toMatchObject({ matched: 3, moved: 2, refused: [{ id: ids[1] }] })
     const byId = await cli('retry', ids[1] ?? '', ...WHY)
     expect([byId.code, byId.stderr]).toEqual([1, expect.stringContaining('not this one')])
     await t.sql.unsafe(`drop function no_way cascade`)
@@ -247,6 +247,7 @@ describe('a bulk action', () => {
     await insertMany(t.sql, 'jobs', 2500, { ...EXPIRED, last_heartbeat_at: 'now()' })
     const answer = await runCli(['reap', '--once', '--json'], { DATABASE_URL: t.url, REAPER_BATCH_SIZE: '1000' })
     expect(answer.code).toBe(0)
-    expect(answer.json<{ jobs: object[] }>().jobs).toHaveLength(2500)
+    const { jobs } = answer.json() as { jobs: object[] }
+    expect(jobs).toHaveLength(2500)
   })
 })

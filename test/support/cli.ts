@@ -12,7 +12,7 @@ export interface Answer {
   stderr: string
   /** Standard output line by line, and each line's cells. */
   rows: string[][]
-  json<T = Record<string, never>>(): T
+  json: () => unknown
   tookMs: number
 }
 
@@ -33,7 +33,7 @@ export async function runCli(args: readonly string[], env: Record<string, string
       .split('\n')
       .slice(0, -1)
       .map((line) => line.split('\t')),
-    json: <T>() => JSON.parse(stdout) as T,
+    json: () => JSON.parse(stdout) as unknown,
     tookMs: performance.now() - startedAt,
   }
 }
@@ -48,7 +48,7 @@ export function spawnCli(
     env: { PATH: process.env.PATH ?? '', USER: 'ada', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
-  return child as ReturnType<typeof spawnCli>
+  return child
 }
 
 /** `leasehold` on a team's table, described in the file the team would have. */

@@ -46,13 +46,18 @@ function sentence({ jobs, finishes, givenBack, unknown, lostSec, shutdownTimeout
 const COLUMNS: Column<DrainJob>[] = [
   { title: 'id', value: ({ id }) => id, isWhole: true },
   { title: 'table', value: ({ table }) => table, isTold: 'when it differs' },
-  { title: 'stage', value: ({ stage }) => stage ?? '' },
+  { title: 'stage', value: ({ stage }) => stage ?? '', isTold: 'when there is room' },
   { title: 'holder', value: ({ holder }) => holder ?? '' },
-  { title: 'running for', value: ({ runningSec }) => (runningSec === null ? '' : duration(runningSec)) },
-  { title: 'still needs', value: ({ remainingSec }) => (remainingSec === null ? '?' : duration(remainingSec)) },
+  { title: 'running for', value: ({ runningSec }) => (runningSec === null ? '' : duration(runningSec)), isWhole: true },
+  {
+    title: 'still needs',
+    value: ({ remainingSec }) => (remainingSec === null ? '?' : duration(remainingSec)),
+    isWhole: true,
+  },
   {
     title: 'then',
     value: ({ outcome }) => outcome,
+    isWhole: true,
     style: ({ outcome }) => (outcome === 'finishes' ? 'green' : 'yellow'),
   },
 ]

@@ -64,7 +64,7 @@ const COLUMNS: Column<JobView>[] = [
   { title: '', value: leftWords, style: urgency, isWhole: true },
   {
     title: 'then',
-    value: ({ outcome }) => (outcome === 'requeued' ? 'runs again' : outcome === 'failed' ? 'fails' : ''),
+    value: ({ outcome }) => (outcome === 'requeued' ? 'again' : outcome === 'failed' ? 'fails' : ''),
     style: ({ outcome }) => (outcome === 'failed' ? 'red' : null),
   },
   {
@@ -73,10 +73,13 @@ const COLUMNS: Column<JobView>[] = [
       [heartbeatAt ? `${age(heartbeatAt, now)} ago` : 'none', leaseUntil || isLeaseOdd ? '' : '(no lease)']
         .filter(Boolean)
         .join(' '),
+    isTold: 'when there is room',
+    isWhole: true,
   },
   {
     title: 'progress',
     value: ({ progress }) => (progress === null ? '' : `${Math.round(progress)} %`),
     isNumber: true,
+    isTold: 'when there is room',
   },
 ]

@@ -59,8 +59,8 @@ const COLUMNS: Column<JobView>[] = [
   STATUS,
   STAGE,
   ATTEMPT,
-  { title: 'when', value: whenWords },
-  HOLDER,
+  { title: 'when', value: whenWords, isWhole: true },
+  { ...HOLDER, isTold: 'when there is room' },
   { title: 'code', value: ({ failCode }) => failCode ?? '' },
 ]
 

@@ -142,7 +142,7 @@ const COLUMNS: Column<ReapedJob>[] = [
   { title: 'table', value: ({ table }) => table, isTold: 'when it differs' },
   { title: 'outcome', value: ({ outcome }) => outcome, style: ({ outcome }) => (outcome === 'failed' ? 'red' : null) },
   { title: 'rule', value: ({ rule }) => rule },
-  { title: 'stage', value: ({ stage }) => stage ?? '' },
-  { title: 'attempt', value: ({ attempt }) => String(attempt), isNumber: true },
+  { title: 'stage', value: ({ stage }) => stage ?? '', isTold: 'when there is room' },
+  { title: 'attempt', value: ({ attempt }) => String(attempt), isNumber: true, isTold: 'when there is room' },
   { title: 'holder', value: ({ holder }) => holder ?? '' },
 ]

@@ -40,7 +40,11 @@ const COLUMNS: Column<Row>[] = [
     style: ({ expired }) => (expired > 0 ? 'red' : null),
   },
   { title: 'last heartbeat', value: ({ silentSec }) => (silentSec === null ? 'none' : `${duration(silentSec)} ago`) },
-  { title: 'busy for', value: ({ busySec }) => (busySec === null ? '' : duration(busySec)) },
+  {
+    title: 'busy for',
+    value: ({ busySec }) => (busySec === null ? '' : duration(busySec)),
+    isTold: 'when there is room',
+  },
   {
     title: 'next end',
     value: ({ endsInSec }) =>
