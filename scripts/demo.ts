@@ -19,7 +19,7 @@ const USAGE = `bun run demo [--seconds N] [--json] [--record FILE]
 `
 const UNATTENDED_SEC = 60
 
-const { seconds, json, record } = readOptions()
+const { seconds, json, recordFile } = readOptions()
 const out = json ? process.stderr : process.stdout
 const isTerminal = out.isTTY
 const hasColour = isTerminal && !process.env.NO_COLOR && process.env.TERM !== 'dumb'
@@ -67,10 +67,10 @@ try {
   process.exit(1)
 }
 
-function report({ score, dashboard, sightings }: DemoResult): void {
+function report({ score, dashboard, record }: DemoResult): void {
   story.end()
   story.print(scoreText(score, (text, isGood) => paint(isGood ? 32 : 31, text)))
-  if (record !== undefined) writeFileSync(record, sightings.map((sighting) => `${JSON.stringify(sighting)}\n`).join(''))
+  if (recordFile !== undefined) writeFileSync(recordFile, record.map((row) => `${JSON.stringify(row)}\n`).join(''))
   if (json) process.stdout.write(`${JSON.stringify({ version: 1, settings: PACE, dashboard, ...score }, null, 2)}\n`)
 }
 
@@ -88,7 +88,7 @@ function workingFfmpeg(): string | null {
   return spawnSync(ffmpeg, trial, { stdio: 'ignore', timeout: 10_000 }).status === 0 ? ffmpeg : null
 }
 
-function readOptions(): { seconds: number | null; json: boolean; record: string | undefined } {
+function readOptions(): { seconds: number | null; json: boolean; recordFile: string | undefined } {
   try {
     const { values } = parseArgs({
       options: {
@@ -102,10 +102,10 @@ function readOptions(): { seconds: number | null; json: boolean; record: string 
       process.stdout.write(USAGE)
       process.exit(0)
     }
-    const { seconds: given, json, record } = values
+    const { seconds: given, json, record: recordFile } = values
     if (given !== undefined && !/^\d{1,5}$/.test(given))
       throw new Error(`--seconds: expected a number of seconds, got ${given}`)
-    return { seconds: given === undefined ? null : Number(given), json, record }
+    return { seconds: given === undefined ? null : Number(given), json, recordFile }
   } catch (error) {
     process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n${USAGE}`)
     return process.exit(EXIT_CONFIGURATION)

@@ -3,7 +3,7 @@
  * name the writer had come. The score is taken from this record, never from counters of our own.
  */
 import type { Database } from './client.ts'
-import { quoteLiteral, quoteName } from './sql.ts'
+import { quoteLiteral, quoteName, sql } from './sql.ts'
 
 /** One row that was written: a job or an event, before and after. */
 export interface Sighting {
@@ -60,16 +60,23 @@ export async function admit(db: Database, url: string, name: string): Promise<st
   return address.toString()
 }
 
+const SIGHTING = sql`w.seq::float8 as seq, (extract(epoch from w.at) * 1000)::float8 as "atMs", w.tx::text as tx, w.writer, w.source,
+  w.op, w.id, w.old, w.new`
+
+/** All of it. Complete once everybody who writes has ended. */
+export async function readRecord(db: Database): Promise<Sighting[]> {
+  return [...(await db.query((run) => run<Sighting[]>`select ${SIGHTING} from witness as w order by w.seq`))]
+}
+
 /**
- * What was written since the last reading, each row once. Rows are numbered when they are written and seen when they are
- * committed: read are only those of transactions that all earlier ones have caught up with.
+ * What was written since the last reading, each row once, while writers are at it. Rows are numbered when they are
+ * written and seen when they are committed: read are only those of transactions that all earlier ones have caught up with.
  */
-export async function readWitness(db: Database, since: string): Promise<{ sightings: Sighting[]; next: string }> {
+export async function readNews(db: Database, since: string): Promise<{ sightings: Sighting[]; next: string }> {
   const rows = await db.query(
     (run) => run<(Omit<Sighting, 'seq'> & { seq: number | null; next: string })[]>`
       with settled as (select pg_snapshot_xmin(pg_current_snapshot())::text::bigint as before_tx)
-      select settled.before_tx::text as next, w.seq::float8 as seq, (extract(epoch from w.at) * 1000)::float8 as "atMs",
-        w.tx::text as tx, w.writer, w.source, w.op, w.id, w.old, w.new
+      select settled.before_tx::text as next, ${SIGHTING}
       from settled
       left join witness as w on w.tx >= ${since}::bigint and w.tx < settled.before_tx
       order by w.seq`,

@@ -107,6 +107,12 @@ export function createLedger(workers: readonly string[]): Ledger {
   }
 }
 
+export function ledgerOf(record: readonly Sighting[], workers: readonly string[]): Ledger {
+  const ledger = createLedger(workers)
+  for (const sighting of record) ledger.add(sighting)
+  return ledger
+}
+
 /** Every attempt there was, in the order of the claims. */
 export function attemptsIn(ledger: Ledger): Attempt[] {
   const all = [...ledger.jobs.values()].flatMap(({ attempts }) => attempts)

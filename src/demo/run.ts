@@ -3,9 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { type Database, openDatabase } from '../db/client.ts'
 import { migrate } from '../db/migrate.ts'
-import { admit, installWitness, readStandings, type Sighting } from '../db/witness.ts'
+import { admit, installWitness, readRecord, readStandings, type Sighting } from '../db/witness.ts'
 import { castReaper, type CastReaper, castWorker, type CastWorker } from './cast.ts'
-import { createLedger } from './ledger.ts'
+import { createLedger, ledgerOf } from './ledger.ts'
 import { PACE, settingsFor, withFfmpeg, WORKERS } from './pace.ts'
 import type { Place } from './place.ts'
 import { type Deed, type Score, scoreOf } from './score.ts'
@@ -28,7 +28,8 @@ export interface DemoOptions {
 export interface DemoResult {
   score: Score
   dashboard: string
-  sightings: readonly Sighting[]
+  /** All that the witness saw. */
+  record: readonly Sighting[]
 }
 
 /** Before every trouble: a moment to read what became of the last one. */
@@ -75,10 +76,13 @@ export async function runDemo(options: DemoOptions): Promise<DemoResult> {
     const ids = await told
     await until(() => isFinished(ledger, ids), DRAIN_LIMIT_MS)
     await Promise.all(workers.map((worker) => worker.stop()))
-    const sightings = await watch.stop()
+    await watch.stop()
+    // Now that nobody writes any more, from the beginning and to the last row.
+    const record = await readRecord(db)
     const standings = await readStandings(db)
     const whole = await wholeClips(place, standings)
-    return { score: scoreOf({ ledger, deeds, told: ids, standings, whole }), dashboard, sightings }
+    const score = scoreOf({ ledger: ledgerOf(record, WORKERS), deeds, told: ids, standings, whole })
+    return { score, dashboard, record }
   } finally {
     await Promise.all([...workers.map((worker) => worker.stop()), reaper?.stop()])
     await db?.close()

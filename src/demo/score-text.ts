@@ -9,6 +9,8 @@ const DEATH_WORDS: Record<Death, string> = {
   program: 'ffmpeg killed',
 }
 const NUMBER = 6
+/** Of what broke a promise. */
+const SHOWN = 12
 
 export function scoreText(score: Score, paint: (text: string, isGood: boolean) => string): string {
   const { database } = score
@@ -28,7 +30,8 @@ export function scoreText(score: Score, paint: (text: string, isGood: boolean) =
     '',
     ...(score.deaths.length > 0 ? [...deathTable(score.deaths), ''] : []),
     ...(database.restarts > 0 ? [databaseLine(database), ''] : []),
-    ...score.breaches.map((breach) => paint(`  ✗ ${breach}`, false)),
+    ...score.breaches.slice(0, SHOWN).map((breach) => paint(`  ✗ ${breach}`, false)),
+    ...(score.breaches.length > SHOWN ? [`  … and ${score.breaches.length - SHOWN} more`] : []),
     paint(verdict(score), score.isProven),
     '',
   ].join('\n')

@@ -84,9 +84,13 @@ export function scoreOf(facts: Facts): Score {
     recovered,
     deaths: DEATHS.map((kind) => deathScore(kind, ledger, deeds)).filter(({ times }) => times > 0),
     database: databaseScore(ledger, deeds),
-    breaches: breaches.map(({ jobId, what }) => `clip ${ledger.jobs.get(jobId)?.clip ?? '?'} (${jobId}) ${what}`),
+    breaches: [...new Set(breaches.map((breach) => inWords(breach, ledger)))],
     isProven: lost === 0 && twice === 0 && unfinished === 0 && recovered > 0,
   }
+}
+
+function inWords({ jobId, what }: Breach, ledger: Ledger): string {
+  return `clip ${ledger.jobs.get(jobId)?.clip ?? '?'} (${jobId}) ${what}`
 }
 
 /** Against what the database promised us, and against the files: a job that is done without its clip is lost, too. */

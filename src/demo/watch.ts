@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { Database } from '../db/client.ts'
 import { isTransient } from '../db/errors.ts'
-import { readWitness, type Sighting } from '../db/witness.ts'
+import { readNews } from '../db/witness.ts'
 import type { CastWorker } from './cast.ts'
 import { type Ledger, runningIn } from './ledger.ts'
 import type { Story } from './story.ts'
@@ -19,18 +19,15 @@ export interface WatchOptions {
 }
 
 export interface Watch {
-  /** Reads what is left; answers the whole record. */
-  stop(): Promise<Sighting[]>
+  stop(): Promise<void>
 }
 
 export function watchDay({ db, ledger, story, workers }: WatchOptions): Watch {
-  const record: Sighting[] = []
   let since = '0'
   const over = new AbortController()
   const look = async (): Promise<void> => {
-    const { sightings, next } = await readWitness(db, since)
+    const { sightings, next } = await readNews(db, since)
     since = next
-    record.push(...sightings)
     for (const sighting of sightings) ledger.add(sighting)
   }
   const running = (async () => {
@@ -47,8 +44,6 @@ export function watchDay({ db, ledger, story, workers }: WatchOptions): Watch {
     async stop() {
       over.abort()
       await running
-      await look()
-      return record
     },
   }
 }

@@ -6,8 +6,8 @@ import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 
 import type { Database } from '../../src/db/client.ts'
-import { admit, installWitness, readStandings, readWitness, type Sighting } from '../../src/db/witness.ts'
-import { createLedger } from '../../src/demo/ledger.ts'
+import { admit, installWitness, readRecord, readStandings, type Sighting } from '../../src/db/witness.ts'
+import { ledgerOf } from '../../src/demo/ledger.ts'
 import { type Deed, type Score, scoreOf } from '../../src/demo/score.ts'
 import { createLeases, type Lease, type Leases } from '../../src/worker/lease.ts'
 import { freshDatabase, type TestDatabase } from '../support/database.ts'
@@ -215,9 +215,7 @@ async function openCourt(): Promise<Courtroom> {
       return { id, old, now: await claim(ben, id) }
     },
     async judge({ told = [], whole, deeds = [] } = {}) {
-      const ledger = createLedger(names)
-      const { sightings } = await readWitness(t.db, '0')
-      for (const sighting of sightings) ledger.add(sighting)
+      const ledger = ledgerOf(await readRecord(t.db), names)
       const standings = await readStandings(t.db)
       const all = standings.map(({ id }) => id)
       return scoreOf({ ledger, deeds, told, standings, whole: new Set(whole ?? all) })
@@ -321,8 +319,8 @@ describe('the score', () => {
     await using court = await openCourt()
     const { id, now } = await court.handedOver()
     await court.ben.leases.finishJob(now, true)
-    const { sightings } = await readWitness(court.t.db, '0')
-    const moments = sightings.filter(({ source }) => source === 'job').map(({ atMs }) => atMs)
+    const record = await readRecord(court.t.db)
+    const moments = record.filter(({ source }) => source === 'job').map(({ atMs }) => atMs)
     const [, claimed = 0, requeued = 0, again = 0] = moments
     const atMs = (claimed + requeued) / 2
     const crash: Deed = { kind: 'crash', atMs, victim: court.names[0] }
