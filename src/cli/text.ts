@@ -51,7 +51,15 @@ export function columns(rows: readonly string[][]): string[] {
   )
 }
 
-/** As a shell reads it back. */
+/** As a shell reads it back, and harmless on the way there. */
 export function shellWord(text: string): string {
+  if (text.search(UNSEEN) !== -1) {
+    const escaped = text.replaceAll(/[\\']/g, String.raw`\$&`).replaceAll(UNSEEN, escapeOf)
+    return `$'${escaped}'`
+  }
   return /^[\w./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
+}
+
+function escapeOf(letter: string): string {
+  return `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`
 }

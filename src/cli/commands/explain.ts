@@ -84,14 +84,15 @@ function meaning(action: Action, { status }: JobDetails['job']): string {
 
 /** What is running may be another attempt by the time this is pasted, so it says which one was meant. */
 function commandFor(action: Action, { job }: JobDetails, isAmbiguous: boolean): string {
-  const parts = [
-    action,
-    shellWord(job.id),
+  const options = [
     ...(isAmbiguous ? ['--table', shellWord(job.table)] : []),
     ...(job.status === 'processing' ? ['--seen', `processing:${job.attempt}`] : []),
     `--reason '...'`,
   ]
-  return parts.join(' ')
+  const id = shellWord(job.id)
+  // An id like `-1` would be taken for an option.
+  const words = job.id.startsWith('-') ? [action, ...options, '--', id] : [action, id, ...options]
+  return words.join(' ')
 }
 
 function attemptColumns(now: Date): Column<AttemptView>[] {
