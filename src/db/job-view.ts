@@ -59,8 +59,10 @@ export async function viewJob(
   return view ?? null
 }
 
-/** A page that is full within this many of the next jobs by id is read from them alone. */
+/** A page that is full within so many of the next jobs by id is read from them alone. */
 const NEAREST = 10_000
+/** Where no index on the status helps, this many are looked at before all are. */
+const NEAR = 100_000
 
 /**
  * Newest id first; `after` is the last id of the page before. Most pages are full within the nearest jobs. What is rare
@@ -76,9 +78,12 @@ export async function listJobs(
   const { dialect: d } = table
   const rest = after === null ? sql`true` : sql`${d.read.id} < ${after}::text::${d.idType}`
   const newestFirst = sql`order by ${d.read.id} desc limit ${limit}`
-  const nearest = sql`(select * from ${d.table} as j where ${rest} order by ${d.read.id} desc limit ${NEAREST})`
-  const page = await readViews(db, table, settings, sql`where ${matching(d, filter)} ${newestFirst}`, nearest)
-  if (page.length === limit || isEmpty(filter)) return page
+  const hasIndex = filter.status !== undefined && filter.status !== 'done'
+  for (const many of hasIndex ? [NEAREST] : [NEAREST, NEAR]) {
+    const near = sql`(select * from ${d.table} as j where ${rest} order by ${d.read.id} desc limit ${many})`
+    const page = await readViews(db, table, settings, sql`where ${matching(d, filter)} ${newestFirst}`, near)
+    if (page.length === limit || isEmpty(filter)) return page
+  }
   const ids = sql`
     with found as materialized (
       select ${d.read.id} as lh_id from ${d.table} as j where ${rest} and ${matching(d, filter)}

@@ -23,9 +23,6 @@ export interface OperatedRow {
 
 type Operable = Extract<Status, 'queued' | 'processing' | 'failed'>
 
-/** Attempts above this could not be counted any more, so nothing may be allowed beyond it. */
-const MOST_ATTEMPTS = 2_147_483_646
-
 /**
  * Failed → queued, or queued and waiting → due now. The attempts stay as they are; the maximum goes up by what one more
  * run takes. One of many is retried only when it has failed; one that waits is named by its id.
@@ -45,9 +42,7 @@ export function retryJobs(
   return operate(db, table, target, deed, {
     from: 'id' in target ? ['failed', 'queued'] : ['failed'],
     // Without a column for the maximum there is nothing to raise, and a job that nobody can claim must not look retried.
-    unless: profile.columns.maxAttempts
-      ? sql`${d.attempts} > ${MOST_ATTEMPTS}`
-      : sql`${d.attempts} >= greatest(${maxAttempts}, 1)`,
+    unless: profile.columns.maxAttempts ? sql`false` : sql`${d.attempts} >= greatest(${maxAttempts}, 1)`,
     set: d.set({
       status: d.status.queued,
       // A worker of the team's own may have left them behind when it failed the job.

@@ -16,6 +16,7 @@ export interface DrainJob {
 
 export interface DrainPlan {
   shutdownTimeoutSec: number
+  /** The longest first, and no more than can be read; the numbers below are of all. */
   jobs: DrainJob[]
   finishes: number
   givenBack: number
@@ -26,6 +27,8 @@ export interface DrainPlan {
   isCut: boolean
 }
 
+const MOST_SHOWN = 500
+
 /** Jobs whose time is up are run by nobody any more: a deploy does not interrupt them. */
 export function drainPlan(views: readonly JobView[], shutdownTimeoutSec: number, isCut = false): DrainPlan {
   const running = views.filter(({ endsAt, now }) => endsAt === null || endsAt > now)
@@ -33,7 +36,7 @@ export function drainPlan(views: readonly JobView[], shutdownTimeoutSec: number,
   const having = (outcome: DrainJob['outcome']): DrainJob[] => jobs.filter((job) => job.outcome === outcome)
   return {
     shutdownTimeoutSec,
-    jobs: jobs.toSorted(longestFirst),
+    jobs: jobs.toSorted(longestFirst).slice(0, MOST_SHOWN),
     finishes: having('finishes').length,
     givenBack: having('given back').length,
     unknown: having('unknown').length,

@@ -35,6 +35,7 @@ describe('texts', () => {
     )
     const [found] = await operator.find(id)
     expect(found?.timeline).toHaveLength(5)
+    expect(found?.timeline[0]?.details.cut).toMatch(/^too large to be shown: \d+ bytes as stored$/)
     const answers = [
       found,
       await operator.leases(),
@@ -308,7 +309,12 @@ describe('tables', () => {
     const operator = operatorOn(t.db, [JOBS])
     const most = await insertJob(t.sql, 'jobs', { ...FAILED, attempt_count: '2147483647' })
     const fewer = await insertJob(t.sql, 'jobs', { ...FAILED, attempt_count: '2147483646' })
-    expect(await operator.act('retry', { table: 'jobs', id: most }, DEED)).toMatchObject({ ok: false })
+    const answer = await operator.act('retry', { table: 'jobs', id: most }, DEED)
+    expect(answer).toEqual({
+      ok: false,
+      code: 'NOT_ALLOWED',
+      error: 'the table refuses it: 22003: integer out of range',
+    })
     expect(await operator.act('retry', { table: 'jobs', id: fewer }, DEED)).toMatchObject({ ok: true })
     expect(await readJob(t.sql, 'jobs', fewer)).toMatchObject({ status: 'queued', max_attempts: 2147483647 })
     expect((await readJob(t.sql, 'jobs', most)).status).toBe('failed')

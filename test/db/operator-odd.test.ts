@@ -25,6 +25,7 @@ const ODD_ROWS: [string, CanonicalColumns][] = [
   ['lease over, none left', { attempts: '3', maxAttempts: '3' }],
   ['lease alive', ALIVE],
   ['lease -infinity', { leaseExpiresAt: `'-infinity'` }],
+  ['lease -infinity, heartbeat fresh', { leaseExpiresAt: `'-infinity'`, heartbeatAt: 'now()', startedAt: 'now()' }],
   ['lease infinity, heartbeat old', { leaseExpiresAt: `'infinity'`, heartbeatAt: LONG_AGO, startedAt: LONG_AGO }],
   ['lease infinity, heartbeat fresh', { leaseExpiresAt: `'infinity'`, heartbeatAt: 'now()' }],
   ['lease in the year 200000, heartbeat old', { leaseExpiresAt: `'200000-01-01'`, heartbeatAt: LONG_AGO }],
@@ -129,6 +130,14 @@ describe.each([...TEAMS, RECOVERING])('$title', (team) => {
         profile.policy.onExpiry === 'fail' ? 'this table never requeues' : 'no attempt is left',
       )
     }
+  })
+
+  test('a run by workers that never count is counted when it is taken', async () => {
+    const id = await t.put({ ...EXPIRED, ...LEASELESS, heartbeatAt: LONG_AGO, startedAt: LONG_AGO })
+    const counted = profile.policy.countAttempts === 'recovery' ? 2 : 1
+    expect((await look(id)).job.attemptThen).toBe(counted)
+    await reaper.reap(profile.table)
+    expect((await t.read(id)).attempts).toBe(counted)
   })
 
   test('a row in which nothing tells its age gets time first, and the words say so', async () => {

@@ -2,6 +2,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 
 import type { Seen } from '../../src/db/job-filter.ts'
+import { cancelJobs } from '../../src/db/operate.ts'
+import { openTable } from '../../src/db/table.ts'
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts'
 import { createReaper } from '../../src/reaper/loop.ts'
 import { ACTIONS, type Action } from '../../src/operator/explain.ts'
@@ -287,6 +289,12 @@ describe.each(TEAMS)('$title', (team) => {
       for (const id of wanted) expect(await last(id)).toMatchObject({ type: 'operator:retry', details: DEED })
     })
 
+    test('where no attempt is left and none can be added, nothing is retried', async () => {
+      const ids = await counted({ ...FAILED, attempts: '3', failCode: `'SPENT'` }, 3)
+      await all('retry', t.has('failCode') ? { code: 'SPENT' } : {}, 1000)
+      expect(await statuses(ids)).toEqual(t.has('maxAttempts') ? { queued: 3 } : { failed: 3 })
+    })
+
     test('waiting jobs are cancelled, running ones are not', async () => {
       const running = await t.put({ ...HELD, holder: `'bulk'` })
       const waiting = await counted({}, 4)
@@ -301,6 +309,15 @@ describe.each(TEAMS)('$title', (team) => {
       expect(await all('retry', { status: 'queued' }, 10)).toMatchObject({ ok: false, code: 'NOT_ALLOWED' })
       expect(await all('cancel', { status: 'failed' }, 10)).toMatchObject({ ok: false, code: 'NOT_ALLOWED' })
       expect(await statuses([id])).toEqual({ failed: 1 })
+    })
+
+    test('a job that matched when it was read, and does not when it is locked, is left alone', async () => {
+      const [a = '', b = ''] = [await t.put({ stage: `'one'` }), await t.put({ stage: `'two'` })]
+      const opened = await openTable(t.db, t.profile)
+      const rows = await cancelJobs(t.db, opened, { ids: [a, b], filter: { stage: 'one' } }, DEED)
+      const matches = t.has('stage') ? [a] : []
+      expect(rows.map(({ id }) => id)).toEqual(matches)
+      expect(await statuses([a, b])).toEqual(t.has('stage') ? { failed: 1, queued: 1 } : { queued: 2 })
     })
 
     test('what somebody has locked is passed over, and not counted', async () => {
