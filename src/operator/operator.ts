@@ -30,15 +30,7 @@ import { type HealthReport, healthOf, type TableState } from './health.ts'
 import type { TableHistory } from './history.ts'
 import { askAll, findTable, orMalformed, type Watched, type WatchOptions, watchTables } from './watched.ts'
 
-export {
-  type ActCode,
-  type Acted,
-  BULK_STATUS,
-  type BulkAction,
-  MAX_REASON,
-  MOST_AT_ONCE,
-  type Refused,
-} from './act.ts'
+export { type ActCode, type Acted, BULK_STATUS, type BulkAction } from './act.ts'
 export { UnknownTable } from './watched.ts'
 
 export interface OperatorOptions extends WatchOptions {

@@ -312,7 +312,7 @@ describe.each(TEAMS)('$title', (team) => {
     })
 
     test('a job that matched when it was read, and does not when it is locked, is left alone', async () => {
-      const [a = '', b = ''] = [await t.put({ stage: `'one'` }), await t.put({ stage: `'two'` })]
+      const [a, b] = [await t.put({ stage: `'one'` }), await t.put({ stage: `'two'` })]
       const opened = await openTable(t.db, t.profile)
       const rows = await cancelJobs(t.db, opened, { ids: [a, b], filter: { stage: 'one' } }, DEED)
       const matches = t.has('stage') ? [a] : []
