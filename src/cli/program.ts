@@ -49,7 +49,8 @@ function programFor(host: Host, run: (definition: CommandDefinition, command: Co
     .showSuggestionAfterError(false)
     .addHelpText(
       'after',
-      '\nSettings come from the environment (.env.example); without DATABASE_URL the embedded database is asked.',
+      '\nSettings come from the environment (.env.example); without DATABASE_URL the embedded database is asked.\n' +
+        'Exit codes: 0 done, 1 unhealthy or not all done, 2 usage or configuration, 4 no database, 5 no such job or none matches.',
     )
   for (const definition of COMMANDS) {
     const command = program.command(definition.usage).description(definition.summary)

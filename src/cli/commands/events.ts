@@ -4,10 +4,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isTransient } from '../../db/errors.ts'
 import type { ToldEvent } from '../../db/timeline.ts'
 import type { JobDetails } from '../../operator/operator.ts'
-import { acrossTables } from '../across.ts'
 import { type CommandDefinition, type Context, EXIT, type Exit } from '../command.ts'
 import { eventColumns } from '../event-words.ts'
-import { findOne } from '../one-job.ts'
+import { findAll, findOne, sayNowhere } from '../one-job.ts'
 import { TABLE } from '../options.ts'
 import type { Session } from '../session.ts'
 import { harmless } from '../text.ts'
@@ -26,23 +25,25 @@ export const events: CommandDefinition<Options> = {
     const { args, options, open, out } = context
     const [id = ''] = args
     const session = await open()
-    if (options.follow) {
-      const job = await findOne(session, context, id)
-      return job ? follow(session, context, job) : nothing(context, session, id)
+    const found = options.follow ? await only(session, context, id) : await findAll(session, context, id)
+    const [first] = found
+    if (!first) {
+      sayNowhere(session, context, id)
+      return EXIT.nothing
     }
-    const { answers, exit } = await acrossTables(session, context, (table) => session.operator.find(id, table))
-    const found = answers.flat()
+    if (options.follow) return follow(session, context, first)
     for (const { job, timeline } of found) {
       if (found.length > 1 && out.isTerminal) out.print(`${out.paint('bold', harmless(`${job.table} › ${job.id}`))}\n`)
       tell(context, job, timeline)
+      if (timeline.length === 0) out.say(`Nothing has been told of this job in ${job.table} yet.`)
     }
-    return found.length > 0 ? exit : nothing(context, session, id)
+    return EXIT.done
   },
 }
 
-function nothing({ out }: Context, { operator }: Session, id: string): Exit {
-  out.say(`There is no job ${harmless(id)} in ${operator.tables.join(', ')}.`)
-  return EXIT.nothing
+async function only(session: Session, context: Context<Options>, id: string): Promise<JobDetails[]> {
+  const job = await findOne(session, context, id)
+  return job ? [job] : []
 }
 
 /** One line per event, in JSON as well: a stream has no end that could be waited for. */
@@ -66,6 +67,7 @@ async function follow(session: Session, context: Context<Options>, first: JobDet
   const isOver = AbortSignal.any([host.stopped, out.readerGone])
   let seen: JobDetails | null = first
   let isAway = false
+  if (out.isTerminal) out.say('Going on until it is done or failed; Ctrl-C ends this, not the job.')
   while (!isOver.aborted) {
     if (seen === null) {
       out.say(`Job ${harmless(id)} is gone from ${table}.`)

@@ -3,9 +3,9 @@ import type { AttemptView } from '../../operator/attempts.ts'
 import { duration } from '../../job/duration.ts'
 import type { Action } from '../../operator/explain.ts'
 import type { JobDetails } from '../../operator/operator.ts'
-import { acrossTables } from '../across.ts'
 import { type CommandDefinition, EXIT, type Context } from '../command.ts'
 import { eventColumns, momentWords } from '../event-words.ts'
+import { findAll, sayNowhere } from '../one-job.ts'
 import { TABLE } from '../options.ts'
 import type { Column } from '../table.ts'
 import { harmless, shellWord } from '../text.ts'
@@ -20,17 +20,15 @@ export const explain: CommandDefinition<Options> = {
   summary: 'one job: where it is, why, what happens next, what can be done',
   configure: (command) => command.option(...TABLE).option('--fields', 'every column of its row too'),
   async run(context) {
-    const { out, args, open, host } = context
+    const { out, args, open } = context
     const [id = ''] = args
     const session = await open()
-    const { answers, refused, exit } = await acrossTables(session, context, (table) => session.operator.find(id, table))
-    const found = answers.flat()
-    if (out.isJson) out.json({ jobs: found, refused })
+    const found = await findAll(session, context, id)
+    if (out.isJson) out.json({ jobs: found })
     else for (const details of found) describe(details, found.length > 1, context)
-    if (found.length > 0) return exit
-    out.say(`There is no job ${harmless(id)} in ${session.operator.tables.join(', ')}.`)
-    out.say(`${host.call('list')} shows which there are.`)
-    return refused.length > 0 ? exit : EXIT.nothing
+    if (found.length > 0) return EXIT.done
+    sayNowhere(session, context, id)
+    return EXIT.nothing
   },
 }
 

@@ -20,7 +20,7 @@ export const leases: CommandDefinition<Options> = {
     command
       .option(...TABLE)
       .option('--holder <holder>', `held by this worker; '' for nobody`)
-      .option('--limit <n>', 'so many', wholeNumber(1, 500), 100),
+      .option('--limit <n>', 'at most so many', wholeNumber(1, 500), 100),
   async run(context) {
     const { out, options, open, host } = context
     const session = await open()

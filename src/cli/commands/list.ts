@@ -22,7 +22,7 @@ export const list: CommandDefinition<Options> = {
     addFilter(command.option(...TABLE).option('--status <status>', 'queued, processing, done or failed'))
       .option('--holder <holder>', `held by this worker; '' for nobody`)
       .option('--after <id>', 'go on behind this id: the last one of the page before')
-      .option('--limit <n>', 'so many of each table', wholeNumber(1, 500), 50),
+      .option('--limit <n>', 'at most so many of each table', wholeNumber(1, 500), 50),
   async run(context) {
     const { out, options, open, host } = context
     const session = await open()

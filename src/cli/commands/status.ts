@@ -25,6 +25,7 @@ export const status: CommandDefinition = {
       out.print(`${out.paint(COLOURS[level], harmless(text, 1000))}\n`)
     out.print('\n')
     out.table(COLUMNS, tables)
+    if (tables.some(({ obstacle }) => obstacle !== null)) out.say(`\n${host.call('doctor')} says what mends it.`)
     if (tables.some(({ expired }) => expired > 0))
       out.say(`\n${host.call('leases')} shows what is held, by whom, and until when.`)
     if (tables.some(({ failed }) => failed > 0)) out.say(`${host.call('failures')} shows why jobs failed.`)
