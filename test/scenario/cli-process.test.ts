@@ -95,6 +95,14 @@ describe.each(NAMES)('%s', (name) => {
 })
 
 describe('--json', () => {
+  const PAGE = readFileSync(join(ROOT, 'docs', 'cli.md'), 'utf8')
+  /** The rows of the table of shapes: which commands, and every name that stands behind them. */
+  const SHAPES = [...(PAGE.split('\n## JSON\n')[1] ?? '').matchAll(/^\| (`.*?) +\| (.*) \|$/gm)].map(
+    ([, commands = '', shape = '']) => ({
+      commands: [...commands.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name),
+      keys: [...shape.matchAll(/`(\w+)`/g)].map(([, name = '']) => name),
+    }),
+  )
   const CALLS: Record<string, string[]> = {
     status: [],
     leases: [],
@@ -118,12 +126,24 @@ describe('--json', () => {
     expect(NAMES.filter((name) => name !== 'prove').toSorted()).toEqual(Object.keys(CALLS).toSorted())
   })
 
-  test.each(Object.entries(CALLS))('%s answers with version 1', async (name, args) => {
-    await cli('retry', failed, '--reason', 'so that it has an event')
-    const answer = await cli(name, ...args.map((each) => (each === 'FAILED' ? failed : each)), '--json')
-    expect(JSON.parse(name === 'events' ? (answer.stdout.split('\n')[0] ?? '') : answer.stdout)).toMatchObject({
-      version: 1,
-    })
+  test.each(Object.entries(CALLS))(
+    '%s answers with version 1, in the shape that docs/cli.md says',
+    async (name, args) => {
+      await cli('retry', failed, '--reason', 'so that it has an event')
+      const answer = await cli(name, ...args.map((each) => (each === 'FAILED' ? failed : each)), '--json')
+      const [line = ''] = answer.stdout.split('\n')
+      const told = JSON.parse(name === 'events' ? line : answer.stdout) as Record<string, unknown>
+      expect(told).toMatchObject({ version: 1 })
+      const documented = SHAPES.filter(({ commands }) => commands.includes(name)).flatMap(({ keys }) => keys)
+      expect(Object.keys(told).filter((key) => key !== 'version' && !documented.includes(key))).toEqual([])
+    },
+  )
+
+  test('a job has the fields that docs/cli.md says, and no other', async () => {
+    const { leases } = (await cli('leases', '--json')).json() as { leases: object[] }
+    const table = PAGE.split('\nA job, wherever one stands:\n')[1] ?? ''
+    const documented = [...table.matchAll(/^\| (`.*?) +\|/gm)].flatMap(([, cell = '']) => cell.match(/\w+(?=`)/g) ?? [])
+    expect(documented.toSorted()).toEqual(Object.keys(leases[0] ?? {}).toSorted())
   })
 })
 
