@@ -1,8 +1,8 @@
-/** What an operator does to jobs: guarded by what the person saw, told in the job's events, published where workers wait. */
+/** What an operator does to a job: guarded by what the person saw, told in the job's events, published where workers wait. */
 import type { Database } from '../db/client.ts'
 import { describeError, mayBeOneRow } from '../db/errors.ts'
-import type { JobFilter, Seen } from '../db/job-filter.ts'
-import { type JobView, listIds, viewJob } from '../db/job-view.ts'
+import type { Seen } from '../db/job-filter.ts'
+import { type JobView, viewJob } from '../db/job-view.ts'
 import { cancelJobs, type Deed, retryJobs, type Target } from '../db/operate.ts'
 import { endLease } from '../db/reap.ts'
 import { retryLostRaces } from '../db/retry.ts'
@@ -27,29 +27,11 @@ export interface Acted {
   job: JobView | null
 }
 
-export type BulkAction = Extract<Action, 'retry' | 'cancel'>
-/** The status an action on all that match begins at. */
-export const BULK_STATUS = { retry: 'failed', cancel: 'queued' } as const satisfies Record<
-  BulkAction,
-  JobView['status']
->
-
-/** A job that an action on all could not move, because a constraint or trigger of its table refuses it. */
-export interface Refused {
-  id: string
-  why: string
-}
-
-export type OnProgress = (moved: number, refused: readonly Refused[]) => void
-
 export const MAX_REASON = 500
 const MAX_ACTOR = 200
-/** No call moves more than this; the rest is another call. */
-export const MOST_AT_ONCE = 100_000
-/** One statement of a bulk action: short enough that nobody waits for its locks. */
-const BULK_BATCH = 500
-/** When more rows than this are refused, it is hardly the rows. */
-const MOST_REFUSED = 20
+
+/** What can be done to all that match. */
+export type BulkAction = Extract<Action, 'retry' | 'cancel'>
 
 export interface Hands {
   db: Database
@@ -60,7 +42,7 @@ export interface Hands {
 }
 
 /** Where a moved job may run again, and from when. */
-interface Moved {
+export interface Moved {
   id: string
   dueAt: Date | null
   isQueued: boolean
@@ -93,46 +75,6 @@ export async function actOnOne(
   return success({ table: each.name, id, action, job: after })
 }
 
-/**
- * All that match. Which they are is read once and each is tried once, so that a job that fails again while this goes on
- * is not retried for ever. What has changed since, or is locked by somebody else, is passed over.
- */
-export async function actOnAll(
-  hands: Hands,
-  each: Watched,
-  action: BulkAction,
-  { filter, atMost }: { filter: JobFilter; atMost: number },
-  given: Deed,
-  onProgress?: OnProgress,
-): Promise<ServiceResult<number, ActCode>> {
-  const deed = cleanDeed(given)
-  if (deed.reason === '') return NO_REASON
-  const status = BULK_STATUS[action]
-  if (filter.status !== undefined && filter.status !== status) {
-    return refusal('NOT_ALLOWED', `${action} of all that match begins at ${status}, and these are ${filter.status}`)
-  }
-  const limit = Math.min(Math.trunc(atMost), MOST_AT_ONCE)
-  if (!(limit > 0)) return success(0)
-  const wanted = { ...filter, status }
-  const ids = await orMalformed(
-    each.handle.use((table) => listIds(hands.db, table, wanted, limit)),
-    [],
-  )
-  const refused: Refused[] = []
-  let moved = 0
-  for (let from = 0; from < ids.length && refused.length < MOST_REFUSED; from += BULK_BATCH) {
-    const batch = ids.slice(from, from + BULK_BATCH)
-    const rows = await allButRefused(batch, refused, (some) => moveMany(hands, each, action, some, filter, deed))
-    moved += rows.length
-    await tell(hands, each, action, rows, deed)
-    onProgress?.(moved, refused)
-  }
-  for (const { id: jobId, why } of refused)
-    hands.log.error({ table: each.name, jobId, error: why }, WORDS[action].refused)
-  const [first] = refused
-  return moved === 0 && first ? refusal('NOT_ALLOWED', `the table refuses it: ${first.why}`) : success(moved)
-}
-
 async function moveOne(
   { db, maxAttempts }: Hands,
   { settings }: Watched,
@@ -155,18 +97,7 @@ async function moveOne(
   }
 }
 
-function moveMany(
-  { db, maxAttempts }: Hands,
-  each: Watched,
-  action: BulkAction,
-  ids: readonly string[],
-  filter: JobFilter,
-  deed: Deed,
-): Promise<Moved[]> {
-  return each.handle.use((table) => move(db, table, action, { ids, filter }, deed, maxAttempts))
-}
-
-async function move(
+export async function move(
   db: Database,
   table: JobTable,
   action: BulkAction,
@@ -181,30 +112,8 @@ async function move(
   return rows.map(({ id, dueAt }) => ({ id, dueAt, isQueued: isRetry }))
 }
 
-/** A row that its table refuses is found by halving, noted, and does not keep the others from being moved. */
-async function allButRefused(
-  ids: readonly string[],
-  refused: Refused[],
-  move: (ids: readonly string[]) => Promise<Moved[]>,
-): Promise<Moved[]> {
-  if (ids.length === 0 || refused.length >= MOST_REFUSED) return []
-  try {
-    return await move(ids)
-  } catch (error) {
-    if (!mayBeOneRow(error)) throw error
-    const [only] = ids
-    if (ids.length === 1 && only !== undefined) {
-      refused.push({ id: only, why: describeError(error) })
-      return []
-    }
-    const middle = Math.ceil(ids.length / 2)
-    const first = await allButRefused(ids.slice(0, middle), refused, move)
-    return [...first, ...(await allButRefused(ids.slice(middle), refused, move))]
-  }
-}
-
 /** After the commit. */
-async function tell(
+export async function tell(
   { dispatch, metrics, log }: Hands,
   { name }: Watched,
   action: Action,
@@ -227,13 +136,13 @@ async function refusedAsValue<T>(asked: Promise<T>): Promise<ServiceResult<T, 'N
   }
 }
 
-const WORDS: Record<Action, { done: string; cannot: string; refused: string }> = {
+export const WORDS: Record<Action, { done: string; cannot: string; refused: string }> = {
   retry: { done: 'job retried by hand', cannot: 'it cannot be retried', refused: 'the table refuses a retry' },
   cancel: { done: 'job cancelled by hand', cannot: 'it cannot be cancelled', refused: 'the table refuses a cancel' },
   'end-lease': { done: 'lease ended by hand', cannot: 'it has no lease to end', refused: 'the table refuses it' },
 }
 
-const NO_REASON = refusal('NO_REASON', 'say why: expected a reason, got none')
+export const NO_REASON = refusal('NO_REASON', 'say why: expected a reason, got none')
 
 function mayBeDone(action: Action, job: JobView, { explaining }: Watched): boolean {
   // A retry of a job that is due already changes nothing for the worse: its time is now either way, and it is offered again.
@@ -256,6 +165,6 @@ function changed(now: JobView, seen: Seen): { ok: false; error: string; code: 'C
   return refusal('CHANGED', `it has changed since you looked: ${what}`)
 }
 
-function cleanDeed({ actor, reason }: Deed): Deed {
+export function cleanDeed({ actor, reason }: Deed): Deed {
   return { actor: cleanText(actor, MAX_ACTOR) || 'operator', reason: cleanText(reason, MAX_REASON) }
 }

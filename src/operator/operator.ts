@@ -22,15 +22,19 @@ import type { Dispatcher } from '../dispatch/dispatcher.ts'
 import type { ServiceResult } from '../result.ts'
 import { type Log, silentLog } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { type ActCode, type Acted, actOnAll, actOnOne, type BulkAction, type Hands, type OnProgress } from './act.ts'
+import { type ActCode, type Acted, actOnOne, type BulkAction, type Hands } from './act.ts'
+import { actOnAll, type OnProgress } from './act-on-all.ts'
 import { attemptEvents, attemptsOf, type AttemptView } from './attempts.ts'
 import { type DrainPlan, drainPlan } from './drain.ts'
 import { type Action, explain, type Explanation } from './explain.ts'
-import { type HealthReport, healthOf, type TableState } from './health.ts'
+import { healthOf } from './health.ts'
 import type { TableHistory } from './history.ts'
+import { type Overview, overviewFrom, type TableOverview, overviewWithout } from './overview.ts'
 import { askAll, findTable, orMalformed, type Watched, type WatchOptions, watchTables } from './watched.ts'
 
-export { type ActCode, type Acted, BULK_STATUS, type BulkAction } from './act.ts'
+export { type ActCode, type Acted, type BulkAction } from './act.ts'
+export { BULK_STATUS } from './act-on-all.ts'
+export type { Overview, TableOverview } from './overview.ts'
 export { UnknownTable } from './watched.ts'
 
 export interface OperatorOptions extends WatchOptions {
@@ -38,20 +42,6 @@ export interface OperatorOptions extends WatchOptions {
   dispatch?: Dispatcher | undefined
   metrics?: Metrics | undefined
   log?: Log | undefined
-}
-
-export interface TableOverview extends TableState {
-  held: number
-  ungoverned: number
-  /** An estimate: counting finished jobs would read the whole table. */
-  done: number
-  nextDeadlineSec: number | null
-}
-
-export interface Overview {
-  at: Date
-  health: HealthReport
-  tables: TableOverview[]
 }
 
 export interface JobDetails {
@@ -132,7 +122,7 @@ export function createOperator(options: OperatorOptions): Operator {
     try {
       return overviewFrom(each.name, await look(each))
     } catch (error) {
-      return { ...UNKNOWN, table: each.name, obstacle: `${each.name}: ${describeError(error)}` }
+      return overviewWithout(each.name, error)
     }
   }
 
@@ -268,31 +258,4 @@ function atMost(limit: number, usual: number, most: number): number {
 export function soonestFirst({ endsAt: a }: JobView, { endsAt: b }: JobView): number {
   const [first, second] = [a?.getTime() ?? Infinity, b?.getTime() ?? Infinity]
   return first === second ? 0 : first - second
-}
-
-const UNKNOWN = {
-  queued: 0,
-  due: 0,
-  processing: 0,
-  held: 0,
-  expired: 0,
-  overdueSec: null,
-  spared: 0,
-  ungoverned: 0,
-  failed: 0,
-  done: 0,
-  undispatched: 0,
-  exhausted: 0,
-  oldestDueSec: null,
-  nextDeadlineSec: null,
-  isReadOnly: false,
-}
-
-function overviewFrom(table: string, seen: Look): TableOverview {
-  const { queued, due, processing, held, expired, overdueSec, spared, ungoverned, failed } = seen
-  const { undispatched, exhausted, oldestDueSec, nextDeadlineSec, isReadOnly } = seen
-  const done = Math.max(0, seen.finishedEstimate - queued - processing - failed)
-  const waiting = { queued, due, undispatched, exhausted, oldestDueSec }
-  const running = { processing, held, expired, overdueSec, spared, ungoverned, nextDeadlineSec }
-  return { table, obstacle: null, isReadOnly, ...waiting, ...running, failed, done }
 }
