@@ -121,7 +121,7 @@ describe('hostile text in every column', () => {
   test.skipIf(!existsSync('/usr/bin/script'))('is harmless on a terminal', () => {
     for (const command of ['list', 'leases', 'failures', 'workers', 'status']) {
       const program = `${process.execPath} --no-env-file ${join(ROOT, 'scripts', 'cli.ts')} ${command}`
-      const { stdout } = spawnSync('script', ['-qec', program, '/dev/null'], {
+      const { stdout } = spawnSync('/usr/bin/script', ['-qec', program, '/dev/null'], {
         env: { PATH: process.env.PATH ?? '', ...env },
         stdio: ['ignore', 'pipe', 'pipe'],
         encoding: 'utf8',

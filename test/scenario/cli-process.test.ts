@@ -240,11 +240,15 @@ describe.skipIf(!existsSync('/usr/bin/script'))('a terminal', () => {
   /** A real pseudo-terminal, 100 cells wide. */
   function onTerminal(command: string, more: Record<string, string> = {}, cells = 100): string {
     const program = `${process.execPath} --no-env-file ${join(ROOT, 'scripts', 'cli.ts')}`
-    const { stdout } = spawnSync('script', ['-qec', `stty cols ${cells}; ${program} ${command}`, '/dev/null'], {
-      env: { PATH: process.env.PATH ?? '', TERM: 'xterm', ...env, ...more },
-      stdio: ['ignore', 'pipe', 'pipe'],
-      encoding: 'utf8',
-    })
+    const { stdout } = spawnSync(
+      '/usr/bin/script',
+      ['-qec', `stty cols ${cells}; ${program} ${command}`, '/dev/null'],
+      {
+        env: { PATH: process.env.PATH ?? '', TERM: 'xterm', ...env, ...more },
+        stdio: ['ignore', 'pipe', 'pipe'],
+        encoding: 'utf8',
+      },
+    )
     return stdout.replaceAll('\r\n', '\n')
   }
   const ESCAPE = '\u001B['
