@@ -254,6 +254,23 @@ describe('tables', () => {
     ])
   })
 
+  test('after a restart of the database a job gets its grace, and everything that is told says so', async () => {
+    await using t = await freshDatabase()
+    // With a heartbeat this long the tests' server has restarted a moment ago.
+    const operator = operatorOn(t.db, [JOBS], { heartbeatSec: 1_000_000 })
+    const long = `now() - interval '30 days'`
+    const old = { lease_expires_at: long, last_heartbeat_at: long, processing_started_at: long }
+    const id = await insertJob(t.sql, 'jobs', { ...EXPIRED, ...old })
+    const { health, tables } = await operator.overview()
+    expect(tables).toMatchObject([{ processing: 1, expired: 0, spared: 1 }])
+    expect(health).toMatchObject({ level: 'attention' })
+    expect(health.sentence).toBe('jobs: the database was away; 1 job still has time to check in')
+    const [found] = await operator.find(id)
+    expect(found?.job.isSpared).toBe(true)
+    expect(found?.explanation.next).toContain('its holder still gets the chance to check in')
+    expect(await operator.dryRun('jobs')).toEqual([])
+  })
+
   test('a read-only database is said to be one', async () => {
     await using t = await freshDatabase()
     await t.sql.unsafe(`alter database ${new URL(t.url).pathname.slice(1)} set default_transaction_read_only = on`)
