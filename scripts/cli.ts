@@ -19,16 +19,19 @@ import {
   untilStopped,
 } from './support/program.ts'
 
-const SIGNAL_CODES: Partial<Record<NodeJS.Signals, number>> = { SIGINT: 130, SIGTERM: 143 }
+const SIGNAL_CODES: Partial<Record<NodeJS.Signals, number>> = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 }
 /** Commands with a script of their own in package.json. */
 const OWN_SCRIPTS: ReadonlySet<string> = new Set(['doctor', 'attach', 'migrate'])
 const { env } = process
 const stopping = new AbortController()
 let signalCode: number | undefined
-void untilStopped().then((signal) => {
+const stop = (signal: NodeJS.Signals): void => {
   signalCode = SIGNAL_CODES[signal]
   stopping.abort()
-})
+}
+void untilStopped().then(stop)
+// The terminal has gone: a database that was started for this command must not stay behind.
+process.once('SIGHUP', stop)
 surviveLostSocketWrites(() => undefined)
 
 const host: Host = {
@@ -36,6 +39,9 @@ const host: Host = {
   call,
   actor: `${userName()}@${hostname()}`,
   hasColour: !env.NO_COLOR,
+  environment: Object.fromEntries(
+    Object.entries(env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
+  ),
   stopped: stopping.signal,
   readConfig: readConfigOrExit,
   readTables: (config) => readTablesOrExit(config, config.reaper.tables),

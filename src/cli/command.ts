@@ -26,6 +26,8 @@ export interface CommandDefinition<Options extends object = object> {
   summary: string
   /** Command lines worth showing under its help, without the program's name. */
   examples?: readonly string[]
+  /** What it gets to tidy up after the first Ctrl-C. */
+  graceMs?: number
   /** Adds its own options; --json and --no-color are everybody's. */
   configure?(command: Command): unknown
   /** What is thrown ends the command with the exit code it stands for; see failure.ts. */

@@ -11,6 +11,7 @@ import { failures } from './commands/failures.ts'
 import { leases } from './commands/leases.ts'
 import { list } from './commands/list.ts'
 import { migrate } from './commands/migrate.ts'
+import { prove } from './commands/prove.ts'
 import { reap } from './commands/reap.ts'
 import { status } from './commands/status.ts'
 import { workers } from './commands/workers.ts'
@@ -31,5 +32,6 @@ export const COMMANDS: readonly CommandDefinition[] = [
   doctor,
   attach,
   migrate,
+  prove,
   config,
 ]

@@ -38,37 +38,37 @@ export function explainFailure(error: unknown, { host, command }: { host: Host; 
 }
 
 /** What commander says, in our way: what was wrong, what was expected, and the nearest right word. */
-export function explainUsage({ code, message }: CommanderError, command: Command, host: Host): string {
+export function explainUsage(error: CommanderError, command: Command, host: Host): string {
+  const name = command.parent === null ? '' : command.name()
+  return `${name || host.call('')}: ${usageWords(error, command)}\n${helpLine(host, name)}`
+}
+
+function usageWords({ code, message }: CommanderError, command: Command): string {
   const [, word = ''] = /'([^']*)'/s.exec(message) ?? []
-  const isTop = command.parent === null
-  const said = isTop ? host.call('').trim() : command.name()
-  const text = ((): string => {
-    switch (code) {
-      case 'commander.unknownCommand': {
-        const names = command.commands.map((each) => each.name())
-        return `there is no command ${word}${hintAt(word, names) || `; there are ${names.join(', ')}`}`
-      }
-      case 'commander.unknownOption': {
-        const flags = [command, command.parent].flatMap((each) => each?.options.map(({ long }) => long ?? '') ?? [])
-        return `there is no option ${word}${hintAt(word, flags)}`
-      }
-      case 'commander.missingArgument':
-        return `expected ${word}, got none`
-      case 'commander.optionMissingArgument':
-        return `${word.split(' ')[0]}: expected a value behind it`
-      case 'commander.invalidArgument': {
-        const [, flag, value, expected] = /option '(--[\w-]+).*' argument '(.*)' is invalid\. (.*)/s.exec(message) ?? []
-        return flag === undefined ? message : `${flag}: ${expected}, got ${value === '' ? 'nothing' : value}`
-      }
-      case 'commander.excessArguments': {
-        const expected = command.registeredArguments.map((each) => each.name())
-        return `expected ${expected.length > 0 ? `one ${expected.join(' and ')}` : 'only options'}, got ${command.args.join(' and ')}`
-      }
-      default:
-        return message.replace(/^error: /, '')
+  switch (code) {
+    case 'commander.unknownCommand': {
+      const names = command.commands.map((each) => each.name())
+      return `there is no command ${word}${hintAt(word, names) || `; there are ${names.join(', ')}`}`
     }
-  })()
-  return `${said}: ${text}\n${helpLine(host, isTop ? '' : command.name())}`
+    case 'commander.unknownOption': {
+      const flags = [command, command.parent].flatMap((each) => each?.options.map(({ long }) => long ?? '') ?? [])
+      return `there is no option ${word}${hintAt(word, flags)}`
+    }
+    case 'commander.missingArgument':
+      return `expected ${word}, got none`
+    case 'commander.optionMissingArgument':
+      return `${word.split(' ')[0]}: expected a value behind it`
+    case 'commander.invalidArgument': {
+      const [, flag, value, expected] = /option '(--[\w-]+).*' argument '(.*)' is invalid\. (.*)/s.exec(message) ?? []
+      return flag === undefined ? message : `${flag}: ${expected}, got ${value === '' ? 'nothing' : value}`
+    }
+    case 'commander.excessArguments': {
+      const expected = command.registeredArguments.map((each) => each.name()).join(' and ')
+      return `expected ${expected ? `one ${expected}` : 'only options'}, got ${command.args.join(' and ')}`
+    }
+    default:
+      return message.replace(/^error: /, '')
+  }
 }
 
 function helpLine(host: Host, command: string): string {

@@ -14,6 +14,8 @@ export interface Host {
   actor: string
   /** False with NO_COLOR. */
   hasColour: boolean
+  /** For programs that a command starts. */
+  environment: Readonly<Record<string, string>>
   /** Aborted at the first Ctrl-C. */
   stopped: AbortSignal
   /** The settings and the tables in force; each ends the program when they cannot be used. */

@@ -24,6 +24,8 @@ export interface Output {
   paint: (style: Style, text: string) => string
   /** The reader has gone (`| head -1`). */
   readerGone: AbortSignal
+  /** Whether anything was printed or said so far. */
+  hasSpoken: () => boolean
   /** Resolves when all is written. */
   flushed: () => Promise<void>
 }
@@ -34,11 +36,13 @@ export function createOutput({ isJson, hasColour }: { isJson: boolean; hasColour
   const isTerminal = process.stdout.isTTY && !isJson
   const gone = new AbortController()
   let written = Promise.resolve()
+  let hasSpoken = false
   // The reader may go at any time; that is no failure of ours.
   process.stdout.on('error', () => gone.abort())
   process.stderr.on('error', () => undefined)
 
   function print(text: string): void {
+    hasSpoken = true
     if (gone.signal.aborted) return
     const ended = Promise.withResolvers<void>()
     process.stdout.write(text, () => ended.resolve())
@@ -61,9 +65,13 @@ export function createOutput({ isJson, hasColour }: { isJson: boolean; hasColour
       const lines = isTerminal ? aligned : tabbed(columns, rows)
       print(`${lines.join('\n')}\n`)
     },
-    say: (line) => void process.stderr.write(`${harmlessLines(line)}\n`),
+    say(line) {
+      hasSpoken = true
+      process.stderr.write(`${harmlessLines(line)}\n`)
+    },
     paint,
     readerGone: gone.signal,
+    hasSpoken: () => hasSpoken,
     flushed: () => written,
   }
 }

@@ -30,10 +30,9 @@ export async function runCli(argv: readonly string[], host: Host): Promise<Exit>
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error
     exit = error.exitCode === 0 ? EXIT.done : EXIT.usage
-    if (exit === EXIT.usage) {
-      // Without any command the help has been shown, and that says enough.
-      if (error.code !== 'commander.help') out.say(explainUsage(error, current ?? program, host))
-    }
+    // Without any command the help has been shown, and that says enough.
+    const isSaid = exit === EXIT.done || error.code === 'commander.help'
+    if (!isSaid) out.say(explainUsage(error, current ?? program, host))
   }
   await out.flushed()
   return exit
@@ -64,27 +63,36 @@ function programFor(host: Host, run: (definition: CommandDefinition, command: Co
 
 /** What an action that was begun gets to end well after the first Ctrl-C. */
 const GRACE_MS = 2000
+/** A person who has seen nothing for this long is told that we are still there. */
+const PATIENCE_MS = 2000
 
 async function perform(definition: CommandDefinition, command: Command, host: Host): Promise<Exit> {
   const options = command.optsWithGlobals<{ json?: true; color: boolean }>()
   const out = createOutput({ isJson: options.json === true, hasColour: host.hasColour && options.color })
-  const sessions: Session[] = []
+  const sessions: Promise<Session>[] = []
   let isActing = false
-  const open = async (opening: Opening = {}): Promise<Session> => {
+  const open = (opening: Opening = {}): Promise<Session> => {
     isActing = opening.isActing ?? false
-    const session = await openSession(host, opening)
+    const session = openSession(host, opening)
     sessions.push(session)
     return session
   }
+  const impatience = setTimeout(() => {
+    if (!out.hasSpoken()) out.say(`${command.name()}: waiting for the database, which has not answered yet`)
+  }, PATIENCE_MS)
   try {
     const running = definition.run({ args: command.args, options, host, out, open })
-    return await Promise.race([running, abandoned(host.stopped, () => (isActing ? GRACE_MS : 0))])
+    return await Promise.race([running, abandoned(host.stopped, () => definition.graceMs ?? (isActing ? GRACE_MS : 0))])
   } catch (error) {
     const failure = explainFailure(error, { host, command: command.name() })
     if (!host.stopped.aborted) out.say(failure.text)
     return failure.exit
   } finally {
-    for (const session of sessions) await session.close()
+    clearTimeout(impatience)
+    // Also what was still being opened when somebody lost patience: a database of ours must not be left running.
+    for (const opened of await Promise.allSettled(sessions)) {
+      if (opened.status === 'fulfilled') await opened.value.close()
+    }
     await out.flushed()
   }
 }

@@ -56,7 +56,7 @@ export async function openSession(host: Host, opening: Opening = {}): Promise<Se
     for (const each of closers.toReversed()) await each()
   }
   try {
-    await readClock(db, CONNECT_SEC)
+    await orStopped(host.stopped, readClock(db, CONNECT_SEC))
     // The embedded database is ours alone: it is brought up as the reaper does, so that a first look shows empty tables.
     if (target.isEmbedded && tables === 'ready') await migrate(db, target.url, host.migrationOf(config, profiles))
     const dispatch = opening.isActing ? await host.openDispatcher(config, target.url) : undefined
@@ -67,5 +67,19 @@ export async function openSession(host: Host, opening: Opening = {}): Promise<Se
     await close()
     const isAway = isConnectionError(error) || NO_WAY_IN.test(errorCode(error))
     throw isAway ? new Unreachable(`${db.target} cannot be reached: ${describeError(error)}`, { cause: error }) : error
+  }
+}
+
+/** Somebody who presses Ctrl-C does not wait for a database that says nothing. */
+async function orStopped<T>(stopped: AbortSignal, asked: Promise<T>): Promise<T> {
+  asked.catch(() => undefined)
+  stopped.throwIfAborted()
+  const abort = Promise.withResolvers<never>()
+  const onAbort = (): void => abort.reject(stopped.reason)
+  stopped.addEventListener('abort', onAbort, { once: true })
+  try {
+    return await Promise.race([asked, abort.promise])
+  } finally {
+    stopped.removeEventListener('abort', onAbort)
   }
 }

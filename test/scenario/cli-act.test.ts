@@ -217,6 +217,17 @@ describe('an id that stands in two tables', () => {
   })
 })
 
+test('what is retried is offered through pg-boss, where workers are fed by it', async () => {
+  await using t = await freshDatabase()
+  const id = await insertJob(t.sql, 'jobs', { status: `'failed'`, attempt_count: '3', max_attempts: '3' })
+  const answer = await runCli(['retry', id, '--table', 'jobs', ...WHY], {
+    DATABASE_URL: t.url,
+    QUEUE_PROVIDER: 'pgboss',
+  })
+  expect([answer.code, answer.stderr]).toEqual([0, ''])
+  expect(await t.sql`select data ->> 'id' as id from pgboss.job`).toMatchObject([{ id }])
+})
+
 describe('a bulk action', () => {
   test('that is stopped half-way says how far it came, and leaves whole batches', async () => {
     await using t = await freshDatabase()

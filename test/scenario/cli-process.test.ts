@@ -147,6 +147,26 @@ describe('--json', () => {
   })
 })
 
+/** Takes every connection and never says a word. */
+async function silentServer(): Promise<{ url: string; connected: Promise<void> } & AsyncDisposable> {
+  const sockets = new Set<{ destroy(): void }>()
+  const connected = Promise.withResolvers<void>()
+  const server = createServer((socket) => {
+    sockets.add(socket)
+    connected.resolve()
+  })
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done))
+  const { port } = server.address() as { port: number }
+  return {
+    url: `postgres://u:p@127.0.0.1:${port}/d`,
+    connected: connected.promise,
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy()
+      await new Promise((done) => server.close(done))
+    },
+  }
+}
+
 describe('a database that is not there', () => {
   const away = (url: string, args = ['status']): Promise<Answer> => runCli(args, { DATABASE_URL: url })
 
@@ -170,16 +190,23 @@ describe('a database that is not there', () => {
     }
   })
 
-  test('one that takes the connection and says nothing is given up after some seconds', async () => {
-    const sockets = new Set<{ destroy(): void }>()
-    const silent = createServer((socket) => sockets.add(socket))
-    await new Promise<void>((done) => silent.listen(0, '127.0.0.1', done))
-    const { port } = silent.address() as { port: number }
-    const answer = await away(`postgres://u:p@127.0.0.1:${port}/d`)
+  test('one that takes the connection and says nothing is waited for, and given up after some seconds', async () => {
+    await using silent = await silentServer()
+    const answer = await away(silent.url)
     expect(answer.code).toBe(4)
+    expect(answer.stderr).toContain('waiting for the database')
     console.log(`a silent server was given up after ${Math.round(answer.tookMs)} ms`)
-    for (const socket of sockets) socket.destroy()
-    silent.close()
+  })
+
+  test('and Ctrl-C ends the waiting', async () => {
+    await using silent = await silentServer()
+    const child = spawnCli(['status'], { DATABASE_URL: silent.url })
+    let stderr = ''
+    child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
+    await silent.connected
+    child.kill('SIGINT')
+    expect(await new Promise((done) => child.once('close', done))).toBe(130)
+    expect(stderr).not.toContain('cannot be reached')
   })
 
   test('a table that somebody locks is an answer too late, said as such', async () => {
@@ -313,12 +340,15 @@ describe('without DATABASE_URL', () => {
     const running = join(dataDir, 'postgres', 'running.json')
     expect(existsSync(running)).toBe(false)
 
-    const child = spawnCli(['reap', '--once'], { ...own, REAPER_TABLES: 'jobs' })
-    await eventually(() => existsSync(running), { what: 'the database to run' })
-    const { pid } = JSON.parse(readFileSync(running, 'utf8')) as { pid: number }
-    child.kill('SIGINT')
-    await new Promise((done) => child.once('close', done))
-    await eventually(() => !isAlive(pid), { what: 'the database to be gone' })
+    const lock = join(dataDir, 'postgres', 'cluster', 'postmaster.pid')
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+      const child = spawnCli(['status'], own)
+      const ended = new Promise((done) => child.once('close', done))
+      const pid = await eventually(() => Number(readFileSync(lock, 'utf8').split('\n', 1)[0]), { everyMs: 2 })
+      child.kill(signal)
+      await ended
+      await eventually(() => !isAlive(pid), { what: `the database to be gone after ${signal}` })
+    }
   })
 
   test('the one that the reaper runs is used, and left running', async () => {

@@ -67,7 +67,7 @@ async function follow(session: Session, context: Context<Options>, first: JobDet
   const isOver = AbortSignal.any([host.stopped, out.readerGone])
   let seen: JobDetails | null = first
   let isAway = false
-  if (out.isTerminal) out.say('Going on until it is done or failed; Ctrl-C ends this, not the job.')
+  out.say('Going on until it is done or failed; Ctrl-C ends this, not the job.')
   while (!isOver.aborted) {
     if (seen === null) {
       out.say(`Job ${harmless(id)} is gone from ${table}.`)
