@@ -18,7 +18,11 @@ export async function runCli(argv: readonly string[], host: Host): Promise<Exit>
     exit = await perform(definition, command, host)
   })
   const out = createOutput({ isJson: false, hasColour: host.hasColour })
-  const output = { writeOut: out.print, writeErr: out.say, outputError: () => undefined }
+  const output = {
+    writeOut: out.print,
+    writeErr: (text: string) => out.say(text.trimEnd()),
+    outputError: () => undefined,
+  }
   for (const command of [program, ...program.commands]) {
     command.configureOutput(output).exitOverride((error) => {
       current ??= command
