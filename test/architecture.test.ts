@@ -24,8 +24,9 @@ const ARROWS: Record<string, string[]> = {
   reaper: ['db', 'dispatch', 'job', 'telemetry'],
   operator: ['db', 'dispatch', 'job', 'result.ts', 'telemetry'],
   dashboard: ['config', 'db', 'job', 'operator', 'reaper', 'result.ts', 'telemetry'],
+  prove: ['config', 'db', 'demo', 'job', 'worker'],
   demo: ['db', 'job', 'storage', 'worker'],
-  cli: ['config', 'db', 'dispatch', 'job', 'operator', 'reaper', 'result.ts', 'telemetry'],
+  cli: ['config', 'db', 'dispatch', 'job', 'operator', 'prove', 'reaper', 'result.ts', 'telemetry'],
 }
 
 const folderOf = (path: string): string => path.split('/')[0] ?? path

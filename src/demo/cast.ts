@@ -47,6 +47,7 @@ export interface CastReaper {
   /** Its address, once it listens. */
   http: Promise<string>
   stop(): Promise<void>
+  kill(): Promise<void>
 }
 
 export function castReaper(env: Record<string, string>): CastReaper {
@@ -56,14 +57,23 @@ export function castReaper(env: Record<string, string>): CastReaper {
   })
   void program.ended.then(() => address.reject(new Error(`the reaper ended:\n${program.tail()}`)))
   address.promise.catch(() => undefined)
-  return { http: address.promise, stop: () => stopProgram(program) }
+  return {
+    http: address.promise,
+    stop: () => stopProgram(program),
+    async kill() {
+      program.process.kill('SIGKILL')
+      await program.ended
+    },
+  }
 }
 
 export interface CastWorker {
   name: string
   state(): 'starting' | 'up' | 'frozen' | 'down'
-  /** The process that runs the jobs; null while there is none. */
-  pid(): number | null
+  /** Under which name it claims jobs: another one after every death. */
+  holder(): string | null
+  /** When its supervisor said that it had died, in milliseconds since 1970; null as long as it has not. */
+  deathSeenAtMs(): number | null
   /** Leases it was told it has lost, so far. */
   lostLeases(): number
   start(): void
@@ -81,12 +91,14 @@ export function castWorker(name: string, env: Record<string, string>): CastWorke
   let program: Program | null = null
   let pid: number | null = null
   let state: ReturnType<CastWorker['state']> = 'down'
+  let holder: string | null = null
+  let deathSeenAtMs: number | null = null
   let lost = 0
   let ready = Promise.withResolvers<void>()
 
   function hear(line: LogLine): void {
-    if (line.msg === 'worker started') pid = Number(line.childPid)
-    if (line.msg === 'worker ended') [pid, state] = [null, 'starting']
+    if (line.msg === 'worker started') [pid, holder] = [Number(line.childPid), String(line.holder)]
+    if (line.msg === 'worker ended') [pid, state, deathSeenAtMs] = [null, 'starting', Date.parse(String(line.time))]
     if (line.msg === 'lease:lost') lost += 1
     if (line.msg !== 'worker ready') return
     state = 'up'
@@ -96,7 +108,8 @@ export function castWorker(name: string, env: Record<string, string>): CastWorke
   return {
     name,
     state: () => state,
-    pid: () => pid,
+    holder: () => holder,
+    deathSeenAtMs: () => deathSeenAtMs,
     lostLeases: () => lost,
     start() {
       state = 'starting'

@@ -3,16 +3,17 @@ import { randomBytes } from 'node:crypto'
 
 import type { Database } from '../../db/client.ts'
 import { describeError } from '../../db/errors.ts'
+import { inOneLine } from '../../db/finding.ts'
 import type { Profile } from '../../db/profile.ts'
 import { dropScratch, dropStatement, findScratch, requireCreate } from '../../db/scratch-copy.ts'
-import { openTable, TableRejected } from '../../db/table.ts'
+import { inspectTable, TableRejected } from '../../db/table.ts'
 import { paceOf } from '../../prove/pace.ts'
 import { NotProven, type Proof, prove as proveTable } from '../../prove/prove.ts'
-import { type Everyday, everydayOf, figuresOf, sentenceOf } from '../../prove/words.ts'
+import { type Everyday, everydayOf, figuresOf, sentencesOf } from '../../prove/words.ts'
 import { type CommandDefinition, type Context, EXIT } from '../command.ts'
 import { TABLE, tableNamed, wholeNumber } from '../options.ts'
 import type { Session } from '../session.ts'
-import { columns } from '../text.ts'
+import { columns, harmlessLines } from '../text.ts'
 
 interface Options {
   table?: string
@@ -42,16 +43,17 @@ export const prove: CommandDefinition<Options> = {
     await sayLeftovers(db, context)
     const answers: Answer[] = []
     for (const profile of profiles.filter(({ table }) => only === null || table === only)) {
-      answers.push(await answerFor(session, context, profile))
+      const answer = await answerFor(session, context, profile)
+      if (!out.isJson) out.print(harmlessLines(textOf(answer, db.target)))
+      answers.push(answer)
     }
     if (out.isJson) out.json({ database: db.target, proofs: answers })
-    else for (const answer of answers) out.print(textOf(answer, db.target))
     return answers.length > 0 && answers.every(({ isProven }) => isProven) ? EXIT.done : EXIT.unwell
   },
 }
 
 type Answer =
-  | (Proof & { isProven: true; everyday: Everyday; sentence: string })
+  | (Proof & { isProven: true; everyday: Everyday; sentences: string[] })
   | { table: string; isProven: false; why: string; problems: string[] }
 
 /** What does not work on one table does not keep the others from being proven. */
@@ -59,22 +61,29 @@ async function answerFor(session: Session, context: Context<Options>, profile: P
   const { config, db } = session
   const { table } = profile
   try {
-    const { columns: has } = (await openTable(db, profile)).profile
-    if (has.holder === null || has.attempts === null || has.leaseExpiresAt === null)
-      return {
-        table,
-        isProven: false,
-        why: `workers take no leases on ${table}: its profile has no column for holder, attempts or lease end`,
-        problems: [],
-      }
+    await requireShape(db, profile)
     const proof = await inScratch(session, context, profile)
     const everyday = everydayOf(profile, config)
-    return { ...proof, isProven: true, everyday, sentence: sentenceOf(proof, everyday) }
+    return { ...proof, isProven: true, everyday, sentences: sentencesOf(proof, everyday) }
   } catch (error) {
     if (error instanceof TableRejected) return { table, isProven: false, why: error.message, problems: error.problems }
-    if (error instanceof NotProven) return { table, isProven: false, why: error.message, problems: [] }
+    if (error instanceof NotProven || error instanceof NoLeases)
+      return { table, isProven: false, why: error.message, problems: [] }
     throw error
   }
+}
+
+/** Workers of ours could not take a lease on this table. */
+class NoLeases extends Error {}
+
+/** As the doctor does, but for our rights: nothing is going to be written there. */
+async function requireShape(db: Database, profile: Profile): Promise<void> {
+  const { table, columns: has } = profile
+  const { findings } = await inspectTable(db, profile)
+  const problems = findings.filter(({ level, what }) => level === 'error' && !what.startsWith('not allowed'))
+  if (problems.length > 0) throw new TableRejected(table, problems.map(inOneLine))
+  if (has.holder === null || has.attempts === null || has.leaseExpiresAt === null)
+    throw new NoLeases(`its profile has no column for holder, attempts or lease end, so workers take no leases on it`)
 }
 
 async function inScratch(
@@ -115,5 +124,5 @@ async function sayLeftovers(db: Database, { out }: Context<Options>): Promise<vo
 function textOf(answer: Answer, database: string): string {
   if (!answer.isProven) return `Not proven for ${answer.table}: ${answer.why}\n`
   const figures = columns(figuresOf(answer))
-  return `Proven for ${answer.table} on ${database}\n\n${figures.map((line) => `  ${line}\n`).join('')}\n${answer.sentence}\n`
+  return `Proven for ${answer.table} on ${database}\n\n${figures.map((line) => `  ${line}\n`).join('')}\n${answer.sentences.join('\n')}\n`
 }
