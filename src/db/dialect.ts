@@ -30,6 +30,8 @@ export interface Dialect extends EventsInSql {
   attempts: Fragment
   /** When a job without lease and heartbeat was last seen alive, as far as the table can tell. */
   lastSeenAt: Fragment
+  /** When its status changed last, as far as the table writes that down. */
+  changedAt: Fragment
   /** What makes a write the holder's own: status, holder and attempt. Which race it closes: a zombie against a newer attempt. */
   isHeldBy: (holder: Fragment, attempt: Fragment) => Fragment
   /** Every column of a job as text, as rows of `place`, `name` and `value`, in the table's own order. */
@@ -76,6 +78,7 @@ export function createDialect(profile: Profile, jobs: CatalogTable, home: Events
     sql`${of(columns.status)} is not distinct from ${raw(`${quoteLiteral(profile.statuses[status])}::${statusType}`)}`
 
   const idType = raw(jobs.columns.get(columns.id)?.type ?? 'text')
+  const changedAt = [columns.finishedAt, profile.updatedAt].filter(isPointInTime).map(of)
   const seenAt = [columns.startedAt, ...profile.otherTimestamps].filter(isPointInTime).map(believable)
 
   return {
@@ -97,6 +100,7 @@ export function createDialect(profile: Profile, jobs: CatalogTable, home: Events
       ? sql`coalesce(${read.nextRunAt}, ${of(profile.createdAt)})`
       : read.nextRunAt,
     attempts: sql`coalesce(${read.attempts}, 0)`,
+    changedAt: changedAt.length > 0 ? sql`coalesce(${join(changedAt)})` : sql`null::timestamptz`,
     lastSeenAt: seenAt.length > 0 ? sql`coalesce(${join(seenAt)})` : sql`null::timestamptz`,
     isHeldBy: (holder, attempt) =>
       sql`${isStill('processing')}

@@ -24,10 +24,10 @@ export function matching(d: Dialect, { status, stage, code, holder }: JobFilter)
 function is(column: Fragment, value: string | null | undefined): Fragment {
   if (value === undefined) return sql``
   if (value === null) return sql`and ${column} is null`
+  // As the index on dead letters has it; and, unless it may have been cut, the whole of it.
   // A code point is one or two units here, and one character there.
-  return value.length < SHOWN_LENGTH
-    ? sql`and ${column}::text = ${value}`
-    : sql`and left(${column}::text, ${SHOWN_LENGTH}) = left(${value}, ${SHOWN_LENGTH})`
+  return sql`and left(${column}::text, ${SHOWN_LENGTH}) = left(${value}, ${SHOWN_LENGTH})
+    ${value.length < SHOWN_LENGTH ? sql`and ${column}::text = ${value}` : sql``}`
 }
 
 /** What the person saw when they decided; a job that has changed since is left alone. */

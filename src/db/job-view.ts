@@ -30,6 +30,8 @@ export interface JobView {
   heartbeatAt: Date | null
   startedAt: Date | null
   dueAt: Date | null
+  /** When its status changed last; null where the table does not tell. */
+  changedAt: Date | null
   isDue: boolean
   failCode: string | null
   failReason: string | null
@@ -253,6 +255,7 @@ function readViews(
         ${point(lease)} as "leaseUntil", coalesce(${lease} is not null and row_says.lease is null, false) as "isLeaseOdd",
         ${point(d.read.heartbeatAt)} as "heartbeatAt",
         ${point(d.read.startedAt)} as "startedAt", ${point(d.dueAt)} as "dueAt",
+        ${point(d.changedAt)} as "changedAt",
         (${d.read.nextRunAt} is null or ${d.read.nextRunAt} <= ${NOW}) as "isDue",
         ${shown(d.read.failCode)} as "failCode", left(${d.read.failReason}::text, ${FIELD_LENGTH}) as "failReason",
         ${whenProcessing(sql`case when ends.lh_at < ${EARLIEST} then ${NOW} else ${point(sql`ends.lh_at`)} end`)} as "endsAt",

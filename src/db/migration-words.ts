@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 
 import { type CatalogTable, quotedTable } from './catalog.ts'
 import { eventsViewOf, siblingOf } from './events-home.ts'
+import { SHOWN_LENGTH } from './job-filter.ts'
 import type { Profile } from './profile.ts'
 import { quoteLiteral, quoteName } from './sql.ts'
 
@@ -36,7 +37,7 @@ export function wordsFor(
     max_attempts: text(String(options.maxAttempts)),
     scanned: name(columns.leaseExpiresAt ?? columns.heartbeatAt ?? columns.startedAt ?? columns.id),
     due_at: text(dueAt(profile, catalog)),
-    failed_by: name(columns.failCode ?? columns.id),
+    failed_by: text(failedBy(profile, catalog)),
     events: table(events?.table),
     event_job: name(events?.jobId),
     event_data: name(events?.data),
@@ -46,6 +47,14 @@ export function wordsFor(
     sibling_index: index(events ? siblingOf(events.table) : undefined),
     events_all: table(events ? eventsViewOf(events.table) : undefined),
   }
+}
+
+/** By what dead letters are found. Never the whole of a text: an index refuses a row with more than some thousand characters of it. */
+function failedBy({ columns }: Profile, catalog: CatalogTable | null): string {
+  const code = columns.failCode
+  if (code === null) return quoteName(columns.id)
+  const isText = /^(text|character varying)/.test(catalog?.columns.get(code)?.type ?? 'text')
+  return isText ? `left(${quoteName(code)}::text, ${SHOWN_LENGTH})` : quoteName(code)
 }
 
 /** Null when the text names something this profile does not have. */

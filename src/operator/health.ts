@@ -39,10 +39,13 @@ export function healthOf(tables: readonly TableState[]): HealthReport {
   const details = tables.flatMap(findingsOf).toSorted((a, b) => RANK[a.level] - RANK[b.level])
   const [worst] = details
   if (worst) return { level: worst.level, sentence: worst.text, details }
-  const sum = (key: 'processing' | 'due' | 'queued'): number => tables.reduce((all, each) => all + each[key], 0)
+  const sum = (key: 'processing' | 'due' | 'queued' | 'failed'): number =>
+    tables.reduce((all, each) => all + each[key], 0)
   const waiting = sum('queued') - sum('due')
   const later = waiting > 0 ? `, ${number(waiting)} for later` : ''
-  const sentence = `Nothing is stuck: ${number(sum('processing'))} running, ${number(sum('due'))} due${later}.`
+  const failed = sum('failed')
+  const dead = failed > 0 ? `; ${number(failed)} failed` : ''
+  const sentence = `Nothing is stuck: ${number(sum('processing'))} running, ${number(sum('due'))} due${later}${dead}.`
   return { level: 'ok', sentence, details }
 }
 

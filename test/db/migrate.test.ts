@@ -216,6 +216,14 @@ describe('a table that does not fit is refused before any row is touched (D15, D
     expect((refused as TableRejected).problems.join('\n')).toContain(problem)
   })
 
+  test('our index on dead letters refuses no row, however long its code is', async () => {
+    await using t = await freshDatabase()
+    const [row] = await t.sql`
+      insert into jobs (status, fail_code)
+      values ('failed', (select string_agg(md5(n::text), '') from generate_series(1, 10000) n)) returning length(fail_code)`
+    expect(row?.length).toBe(320_000)
+  })
+
   test('a role without the privileges is told which grants it lacks', async () => {
     await using t = await freshDatabase()
     const name = new URL(t.url).pathname.slice(1)

@@ -29,6 +29,7 @@ const JOB: JobView = {
   heartbeatAt: inSec(-4),
   startedAt: inSec(-30),
   dueAt: inSec(-40),
+  changedAt: null,
   isDue: true,
   failCode: null,
   failReason: null,
@@ -194,10 +195,10 @@ describe('health', () => {
   test('all is well, over all tables', () => {
     expect(healthOf([WELL, { ...WELL, table: 'asr_jobs' }])).toEqual({
       level: 'ok',
-      sentence: 'Nothing is stuck: 4 running, 6 due, 4 for later.',
+      sentence: 'Nothing is stuck: 4 running, 6 due, 4 for later; 14 failed.',
       details: [],
     })
-    expect(healthOf([{ ...WELL, queued: 3 }]).sentence).toBe('Nothing is stuck: 2 running, 3 due.')
+    expect(healthOf([{ ...WELL, queued: 3, failed: 0 }]).sentence).toBe('Nothing is stuck: 2 running, 3 due.')
   })
 
   test.each<[Partial<TableState>, string, string]>([

@@ -160,7 +160,7 @@ const TYPED = [
 ] as const
 
 function JobRow({ job, now }: { job: Job; now: number }): preact.JSX.Element {
-  const { status, failCode, failReason, holder, dueAt, isDue, endsAt, startedAt } = job
+  const { status, failCode, failReason, holder, dueAt, isDue, endsAt, changedAt } = job
   const why =
     status === 'failed'
       ? [failCode, failReason === failCode ? null : failReason].filter((text) => text !== null).join(': ')
@@ -194,11 +194,7 @@ function JobRow({ job, now }: { job: Job; now: number }): preact.JSX.Element {
             {isDue ? 'due' : 'runs'} <Moment at={dueAt} now={now} />
           </>
         ) : (
-          startedAt && (
-            <>
-              began <Moment at={startedAt} now={now} />
-            </>
-          )
+          <Moment at={changedAt} now={now} />
         )}
       </td>
     </tr>

@@ -19,7 +19,11 @@ export function LeaseBar({ job, now }: { job: Job; now: number }): preact.JSX.El
         <rect class="left" width={share * WIDTH} height="8" rx="2" />
       </svg>
       <span class="words">{leftSec > 0 ? `${duration(leftSec)} left` : `over for ${duration(-leftSec)}`}</span>
-      {job.leaseUntil === null && <span class="mark">no lease</span>}
+      {job.isLeaseOdd ? (
+        <span class="mark">lease not believed</span>
+      ) : (
+        job.leaseUntil === null && <span class="mark">no lease</span>
+      )}
       {job.isSpared && <span class="mark">spared</span>}
     </span>
   )
