@@ -155,12 +155,12 @@ async function waitFor<T>({ pace, stopped }: Scene, what: string, ask: () => T |
   for (;;) {
     const answer = await ask()
     if (answer !== null) return answer
-    if (performance.now() > deadline) throw new NotProven(`waited ${limitMs / 1000} s in vain for ${what}`)
+    if (performance.now() > deadline) throw new BrokenPromise(`waited ${limitMs / 1000} s in vain for ${what}`)
     await sleep(LOOK_EVERY_MS, undefined, { signal: stopped })
   }
 }
 
 /** The proof ran, and something that was promised did not happen. */
-export class NotProven extends Error {
-  override readonly name = 'NotProven'
+export class BrokenPromise extends Error {
+  override readonly name = 'BrokenPromise'
 }

@@ -68,11 +68,11 @@ export function sentencesOf({ onExpiry, supervised, alone }: Proof, everyday: Ev
 }
 
 function after(ms: number): string {
-  return `after ${seconds(ms)}`
+  return ms < 1 ? 'within 1 ms' : `after ${seconds(ms)}`
 }
 
 function seconds(ms: number): string {
-  return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`
+  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(2)} s`
 }
 
 function milliseconds(ms: number): string {

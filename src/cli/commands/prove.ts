@@ -8,7 +8,7 @@ import type { Profile } from '../../db/profile.ts'
 import { dropScratch, dropStatement, findScratch, requireCreate } from '../../db/scratch-copy.ts'
 import { inspectTable, TableRejected } from '../../db/table.ts'
 import { paceOf } from '../../prove/pace.ts'
-import { NotProven, type Proof, prove as proveTable } from '../../prove/prove.ts'
+import { BrokenPromise, type Proof, prove as proveTable } from '../../prove/prove.ts'
 import { type Everyday, everydayOf, figuresOf, sentencesOf } from '../../prove/words.ts'
 import { type CommandDefinition, type Context, EXIT } from '../command.ts'
 import { TABLE, tableNamed, wholeNumber } from '../options.ts'
@@ -34,56 +34,67 @@ export const prove: CommandDefinition<Options> = {
       .option(...TABLE)
       .option('--seconds <n>', `how long a lease lasts in the proof (${LEASE_SEC})`, wholeNumber(3, 3600)),
   async run(context) {
-    const { options, open, out } = context
+    const { options, open, out, host } = context
     const session = await open({ queryTimeoutSec: 30 })
     const { db, profiles } = session
     const names = profiles.map(({ table }) => table)
     const only = options.table === undefined ? null : tableNamed(options.table, names)
     await requireCreate(db)
     await sayLeftovers(db, context)
-    const answers: Answer[] = []
+    const proofs: (Proven | NotProven)[] = []
+    const refused: Refused[] = []
+    // One after the other: two proofs at once would slow each other down.
     for (const profile of profiles.filter(({ table }) => only === null || table === only)) {
-      const answer = await answerFor(session, context, profile)
-      if (!out.isJson) out.print(harmlessLines(textOf(answer, db.target)))
-      answers.push(answer)
+      const problems = await problemsOf(db, profile)
+      if (problems.length > 0) {
+        refused.push({ table: profile.table, problems })
+        out.say(new TableRejected(profile.table, problems).message)
+      } else {
+        const proof = await proofOf(session, context, profile)
+        proofs.push(proof)
+        if (!out.isJson) out.print(harmlessLines(textOf(proof, db.target)))
+      }
     }
-    if (out.isJson) out.json({ database: db.target, proofs: answers })
-    return answers.length > 0 && answers.every(({ isProven }) => isProven) ? EXIT.done : EXIT.unwell
+    if (out.isJson) out.json({ database: db.target, proofs, refused })
+    else if (refused.length > 0) out.say(`${host.call('doctor')} says what mends it.`)
+    return refused.length === 0 && proofs.every(({ isProven }) => isProven) ? EXIT.done : EXIT.unwell
   },
 }
 
-type Answer =
-  | (Proof & { isProven: true; everyday: Everyday; sentences: string[] })
-  | { table: string; isProven: false; why: string; problems: string[] }
+type Proven = Proof & { isProven: true; everyday: Everyday; sentences: string[] }
 
-/** What does not work on one table does not keep the others from being proven. */
-async function answerFor(session: Session, context: Context<Options>, profile: Profile): Promise<Answer> {
-  const { config, db } = session
-  const { table } = profile
-  try {
-    await requireShape(db, profile)
-    const proof = await inScratch(session, context, profile)
-    const everyday = everydayOf(profile, config)
-    return { ...proof, isProven: true, everyday, sentences: sentencesOf(proof, everyday) }
-  } catch (error) {
-    if (error instanceof TableRejected) return { table, isProven: false, why: error.message, problems: error.problems }
-    if (error instanceof NotProven || error instanceof NoLeases)
-      return { table, isProven: false, why: error.message, problems: [] }
-    throw error
-  }
+interface NotProven {
+  table: string
+  isProven: false
+  why: string
 }
 
-/** Workers of ours could not take a lease on this table. */
-class NoLeases extends Error {}
+interface Refused {
+  table: string
+  problems: string[]
+}
 
-/** As the doctor does, but for our rights: nothing is going to be written there. */
-async function requireShape(db: Database, profile: Profile): Promise<void> {
-  const { table, columns: has } = profile
+/** As the doctor says, but for our rights: nothing is going to be written there. */
+async function problemsOf(db: Database, profile: Profile): Promise<string[]> {
   const { findings } = await inspectTable(db, profile)
   const problems = findings.filter(({ level, what }) => level === 'error' && !what.startsWith('not allowed'))
-  if (problems.length > 0) throw new TableRejected(table, problems.map(inOneLine))
-  if (has.holder === null || has.attempts === null || has.leaseExpiresAt === null)
-    throw new NoLeases(`its profile has no column for holder, attempts or lease end, so workers take no leases on it`)
+  const { holder, attempts, leaseExpiresAt } = profile.columns
+  const isLeased = holder !== null && attempts !== null && leaseExpiresAt !== null
+  const noLeases =
+    'workers take no leases on it, because its profile lacks the column for holder, attempts or lease end'
+  return [...problems.map(inOneLine), ...(isLeased ? [] : [noLeases])]
+}
+
+/** A promise that was not kept on one table does not keep the others from being proven. */
+async function proofOf(session: Session, context: Context<Options>, profile: Profile): Promise<Proven | NotProven> {
+  try {
+    const proof = await inScratch(session, context, profile)
+    const everyday = everydayOf(profile, session.config)
+    return { ...proof, isProven: true, everyday, sentences: sentencesOf(proof, everyday) }
+  } catch (error) {
+    if (error instanceof BrokenPromise) return { table: profile.table, isProven: false, why: error.message }
+    throw error
+  }
 }
 
 async function inScratch(
@@ -121,7 +132,7 @@ async function sayLeftovers(db: Database, { out }: Context<Options>): Promise<vo
   for (const schema of found) out.say(`  ${dropStatement(schema)};`)
 }
 
-function textOf(answer: Answer, database: string): string {
+function textOf(answer: Proven | NotProven, database: string): string {
   if (!answer.isProven) return `Not proven for ${answer.table}: ${answer.why}\n`
   const figures = columns(figuresOf(answer))
   return `Proven for ${answer.table} on ${database}\n\n${figures.map((line) => `  ${line}\n`).join('')}\n${answer.sentences.join('\n')}\n`
