@@ -51,6 +51,8 @@ export interface Recovery {
 /** What every wait gets beyond the lease. */
 const PATIENCE_MS = 30_000
 const LOOK_EVERY_MS = 20
+/** How often somebody who waits hears that there is nothing new. */
+const TELL_EVERY_MS = 5000
 
 export async function prove(options: ProofOptions): Promise<Proof> {
   const { db, profile, pace, onStep, stopped } = options
@@ -70,7 +72,7 @@ export async function prove(options: ProofOptions): Promise<Proof> {
     for (const worker of cast.workers) worker.start()
     await Promise.all([cast.reaper.http, ...cast.workers.map((worker) => worker.ready())])
 
-    const scene: Scene = { db, scratch, clock, workers: cast.workers, pace, stopped }
+    const scene: Scene = { db, scratch, clock, workers: cast.workers, pace, stopped, onStep }
     onStep('killing a worker in the middle of a job; its supervisor lives')
     const supervised = await recoverFrom(scene, 1, crash)
     onStep(`killing a worker together with its supervisor; the lease of ${pace.leaseSec} s has to run out`)
@@ -98,6 +100,7 @@ interface Scene {
   workers: readonly CastWorker[]
   pace: Pace
   stopped: AbortSignal
+  onStep: (step: string) => void
 }
 
 /** Kills the worker, and answers when its death was noticed, by the database's clock. */
@@ -149,13 +152,22 @@ function byHolder(workers: readonly CastWorker[], { holder }: HeldJob): CastWork
 }
 
 /** What does not come true would be worth knowing: that is what a proof is for. */
-async function waitFor<T>({ pace, stopped }: Scene, what: string, ask: () => T | null | Promise<T | null>): Promise<T> {
+async function waitFor<T>(
+  { pace, stopped, onStep }: Scene,
+  what: string,
+  ask: () => T | null | Promise<T | null>,
+): Promise<T> {
   const limitMs = pace.leaseSec * 1000 + PATIENCE_MS
-  const deadline = performance.now() + limitMs
-  for (;;) {
+  const startedAt = performance.now()
+  for (let tellAt = TELL_EVERY_MS; ;) {
     const answer = await ask()
     if (answer !== null) return answer
-    if (performance.now() > deadline) throw new BrokenPromise(`waited ${limitMs / 1000} s in vain for ${what}`)
+    const waitedMs = performance.now() - startedAt
+    if (waitedMs > limitMs) throw new BrokenPromise(`waited ${limitMs / 1000} s in vain for ${what}`)
+    if (waitedMs > tellAt) {
+      onStep(`waiting for ${what}, ${Math.round(waitedMs / 1000)} s so far`)
+      tellAt += TELL_EVERY_MS
+    }
     await sleep(LOOK_EVERY_MS, undefined, { signal: stopped })
   }
 }

@@ -76,5 +76,5 @@ function seconds(ms: number): string {
 }
 
 function milliseconds(ms: number): string {
-  return `${ms.toFixed(ms < 10 ? 1 : 0)} ms`
+  return `${ms.toFixed(ms < 1 ? 2 : ms < 10 ? 1 : 0)} ms`
 }
