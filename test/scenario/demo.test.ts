@@ -14,6 +14,7 @@ import { freshDatabase, type TestDatabase } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { openFolder } from '../support/open-folder.ts'
 import { ROOT } from '../support/program.ts'
+import { testFolder } from '../support/test-folder.ts'
 import { brokenInvariants } from '../support/witness.ts'
 
 /** Where processes can be looked at through /proc. */
@@ -93,7 +94,8 @@ async function judgeByTheTestsWitness(record: readonly Sighting[]): Promise<stri
 
 describe('bun run demo', () => {
   test('runs by itself, and its score is what an independent count of the record comes to', async () => {
-    const recordFile = join(openFolder('demo-record'), 'witness.ndjson')
+    using folder = testFolder()
+    const recordFile = join(folder.path, 'witness.ndjson')
     await using demo = startDemo('--seconds', '20', '--json', '--record', recordFile)
     const code = await demo.ended
     const story = demo.story()
@@ -102,6 +104,9 @@ describe('bun run demo', () => {
     expect(score).toMatchObject({ lost: 0, ranTwiceUnnoticed: 0, unfinished: 0, breaches: [], isProven: true })
     expect(score.done + score.failed).toBe(score.created)
     expect(score.recovered).toBeGreaterThan(0)
+
+    const page = readFileSync(join(ROOT, 'docs', 'demo.md'), 'utf8')
+    expect(Object.keys(score).filter((key) => !page.includes(`\`${key}\``))).toEqual([])
 
     const record = readFileSync(recordFile, 'utf8')
       .trim()
@@ -130,7 +135,6 @@ describe('bun run demo', () => {
     }
     expect(story).toContain(`Look inside: ${score.dashboard}`)
     expect(readdirSync(demo.folder)).toEqual([])
-    rmSync(join(recordFile, '..'), { recursive: true })
   }, 120_000)
 
   test('Ctrl-C ends the day: what was begun is finished, and the score is shown', async () => {
