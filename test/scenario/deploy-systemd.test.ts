@@ -96,9 +96,10 @@ describe.if(PYTHON !== null || isCi)('messages to systemd', () => {
     await using systemd = await listenAt(join(folder.path, 'notify'))
     const env = { DATABASE_URL: t.url, NOTIFY_SOCKET: systemd.address, WATCHDOG_USEC: '400000' }
     await using reaper = runProgram('reaper.ts', env)
-    await reaper.said('reaper started')
+    const http = String((await reaper.said('reaper started')).http)
     await eventually(() => systemd.datagrams().filter((lines) => lines.join() === 'WATCHDOG=1').length >= 5)
-    expect(reaper.lines().filter((line) => line.msg === 'pass completed')).toHaveLength(2)
+    const metrics = await (await fetch(`${http}/metrics`)).text()
+    expect(metrics).toContain('reaper_passes_total{table="jobs",outcome="ok"} 1\n')
   })
 
   test('a worker is ready when its handlers are, and feeds the watchdog only while its main loop moves', async () => {
