@@ -7,7 +7,7 @@ import { migrate } from '../src/db/migrate.ts'
 import { knownStages } from '../src/db/rules.ts'
 import { createLog } from '../src/telemetry/log.ts'
 import { createMetrics } from '../src/telemetry/metrics.ts'
-import { openDashboard, refuseOpenDashboard } from './support/dashboard.ts'
+import { openDashboardOrExit, refuseOpenDashboard } from './support/dashboard.ts'
 import { openDispatcher } from './support/dispatch.ts'
 import { findDatabase, migrationOf, readConfigOrExit, readTablesOrExit, untilStopped } from './support/program.ts'
 
@@ -35,22 +35,20 @@ const look = setInterval(() => {
   )
 }, 5000)
 
-const dashboard = openDashboard({
-  config,
-  url: target.url,
-  port: config.dashboard.port,
-  log,
-  metrics,
-  tables: profiles,
-  health: { isAlive: () => true, obstacles: () => (obstacle === null ? [] : [obstacle]) },
-  passes: null,
-  dispatch: await openDispatcher(config, target.url, log),
-})
-if (!dashboard) {
-  log.error(`DASHBOARD_HTTP_PORT ${config.dashboard.port} is taken on ${config.http.host}: set it to a free one`)
-  await target.stop()
-  process.exit(1)
-}
+const dashboard = await openDashboardOrExit(
+  {
+    config,
+    url: target.url,
+    port: config.dashboard.port,
+    log,
+    metrics,
+    tables: profiles,
+    health: { isAlive: () => true, obstacles: () => (obstacle === null ? [] : [obstacle]) },
+    passes: null,
+    dispatch: await openDispatcher(config, target.url, log),
+  },
+  { portName: 'DASHBOARD_HTTP_PORT', target },
+)
 log.info({ tables, database: db.target, http: dashboard.url }, 'dashboard started')
 
 const signal = await stopped

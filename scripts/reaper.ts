@@ -7,7 +7,7 @@ import { knownStages } from '../src/db/rules.ts'
 import { createReaper } from '../src/reaper/loop.ts'
 import { createLog } from '../src/telemetry/log.ts'
 import { createMetrics } from '../src/telemetry/metrics.ts'
-import { openDashboard, refuseOpenDashboard } from './support/dashboard.ts'
+import { openDashboardOrExit, refuseOpenDashboard } from './support/dashboard.ts'
 import { openDispatcher } from './support/dispatch.ts'
 import { findDatabase, readConfigOrExit, migrationOf, readTablesOrExit, untilStopped } from './support/program.ts'
 import { findServiceManager } from './support/service-manager.ts'
@@ -61,23 +61,21 @@ const reaper = createReaper({
   },
   ...(dispatch ? { dispatch } : {}),
 })
-const dashboard = openDashboard({
-  config,
-  url: target.url,
-  port: config.http.port,
-  log,
-  metrics,
-  passes,
-  dispatch,
-  tables: profiles,
-  health: reaper.health,
-  beforeScrape: () => reaper.showAges(),
-})
-if (!dashboard) {
-  log.error(`HTTP_PORT ${config.http.port} is taken on ${config.http.host}: set HTTP_PORT to a free one`)
-  await target.stop()
-  process.exit(1)
-}
+const dashboard = await openDashboardOrExit(
+  {
+    config,
+    url: target.url,
+    port: config.http.port,
+    log,
+    metrics,
+    passes,
+    dispatch,
+    tables: profiles,
+    health: reaper.health,
+    beforeScrape: () => reaper.showAges(),
+  },
+  { portName: 'HTTP_PORT', target },
+)
 log.info({ tables, database: db.target, http: dashboard.url, intervalSec: config.reaper.intervalSec }, 'reaper started')
 reaper.start()
 manager.watch(() => reaper.health.isAlive())

@@ -50,17 +50,17 @@ const dashboard = openDashboard({
   passes,
   dispatch: undefined,
 })
-if (!dashboard) throw new Error('no port for the dashboard')
+if (!dashboard.ok) throw new Error(dashboard.error)
 
 mkdirSync(OUT, { recursive: true })
 const browser = await openBrowser()
 for (const { name, path, colorScheme, width, height } of PICTURES) {
   const page = await browser.newPage({ viewport: { width, height }, colorScheme })
-  await page.request.post(`${dashboard.url}/api/session`, {
+  await page.request.post(`${dashboard.value.url}/api/session`, {
     data: { token: TOKEN, name: 'Ada' },
-    headers: { origin: dashboard.url },
+    headers: { origin: dashboard.value.url },
   })
-  await page.goto(dashboard.url + (path === '/job' ? `/job?table=jobs&id=${jobId}` : path))
+  await page.goto(dashboard.value.url + (path === '/job' ? `/job?table=jobs&id=${jobId}` : path))
   await page.locator('.plots rect, main table, .explanation').first().waitFor()
   await page.screenshot({ path: join(OUT, `${name}.png`) })
   process.stdout.write(`docs/screens/${name}.png\n`)
@@ -68,7 +68,7 @@ for (const { name, path, colorScheme, width, height } of PICTURES) {
 }
 
 await browser.close()
-await dashboard.stop()
+await dashboard.value.stop()
 await sql.end()
 await db.close()
 await server.stop()

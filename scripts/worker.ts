@@ -55,7 +55,8 @@ if (holder !== undefined) {
     hopelessCode: EXIT_HOPELESS,
     // A group of its own: a Ctrl-C reaches us alone, and we pass it on once.
     spawnWorker(name, recovered) {
-      const worker = spawn(process.execPath, process.argv.slice(1), {
+      // With our own switches: without --no-env-file it would read an .env that we were told to leave alone.
+      const worker = spawn(process.execPath, [...process.execArgv, ...process.argv.slice(1)], {
         env: {
           ...process.env,
           DATABASE_URL: target.url,

@@ -18,7 +18,7 @@ const ARROWS: Record<string, string[]> = {
   job: [],
   config: ['job'],
   db: ['job'],
-  telemetry: ['job'],
+  telemetry: ['job', 'result.ts'],
   dispatch: ['db', 'job', 'telemetry'],
   worker: ['db', 'dispatch', 'job', 'result.ts', 'storage', 'telemetry'],
   reaper: ['db', 'dispatch', 'job', 'telemetry'],

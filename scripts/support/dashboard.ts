@@ -10,18 +10,14 @@ import { openDatabase } from '../../src/db/client.ts'
 import type { Profile } from '../../src/db/profile.ts'
 import type { Dispatcher } from '../../src/dispatch/dispatcher.ts'
 import type { Metrics } from '../../src/telemetry/metrics.ts'
-import type { Health } from '../../src/telemetry/server.ts'
+import { success } from '../../src/result.ts'
+import type { Health, HttpServer, Listening } from '../../src/telemetry/server.ts'
 import { operatorOf } from './operator.ts'
-import { EXIT_CONFIGURATION } from './program.ts'
+import { EXIT_CONFIGURATION, type Target } from './program.ts'
 
 /** A page that takes longer than this is not worth waiting for. */
 const PAGE_TIMEOUT_SEC = 5
 const CONNECTIONS = 3
-
-export interface Dashboard {
-  url: string
-  stop(): Promise<void>
-}
 
 export interface DashboardParts {
   config: Config
@@ -44,8 +40,7 @@ export function refuseOpenDashboard(config: Config): void {
   process.exit(EXIT_CONFIGURATION)
 }
 
-/** Null when the port is taken. */
-export function openDashboard(parts: DashboardParts): Dashboard | null {
+export function openDashboard(parts: DashboardParts): Listening {
   const { config, tables, log, metrics, dispatch } = parts
   const db = openDatabase({
     url: parts.url,
@@ -68,15 +63,29 @@ export function openDashboard(parts: DashboardParts): Dashboard | null {
     shutdownTimeoutSec: config.worker.shutdownTimeoutSec,
     log,
   })
-  if (!server) {
+  if (!server.ok) {
     void db.close()
-    return null
+    return server
   }
-  return {
-    url: server.url,
+  const { url, stop } = server.value
+  return success({
+    url,
     async stop() {
-      await server.stop()
+      await stop()
       await db.close()
     },
-  }
+  })
+}
+
+/** The same, or the end of the program: whoever started it must hear that nobody listens. */
+export async function openDashboardOrExit(
+  parts: DashboardParts,
+  { portName, target }: { portName: string; target: Target },
+): Promise<HttpServer> {
+  const dashboard = openDashboard(parts)
+  if (dashboard.ok) return dashboard.value
+  const isTaken = dashboard.code === 'PORT_TAKEN'
+  parts.log.error(isTaken ? `${portName}: ${dashboard.error}` : dashboard.error)
+  await target.stop()
+  return process.exit(isTaken ? 1 : EXIT_CONFIGURATION)
 }

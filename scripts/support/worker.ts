@@ -58,9 +58,12 @@ export async function runWorker(config: Config, profiles: Profile[], holder: str
   })
   const health = { isAlive: () => true, obstacles: () => worker.obstacles() }
   const server = startTelemetryServer({ host: config.http.host, port: config.worker.httpPort, metrics, health })
-  if (!server) log.warn({ port: config.worker.httpPort }, 'WORKER_HTTP_PORT is taken; this worker shows no metrics')
+  if (!server.ok) log.warn({ port: config.worker.httpPort }, `this worker shows no metrics: ${server.error}`)
   worker.start()
-  log.info({ holder, tables, stages: Object.keys(handlers), http: server?.url }, 'worker ready')
+  log.info(
+    { holder, tables, stages: Object.keys(handlers), http: server.ok ? server.value.url : undefined },
+    'worker ready',
+  )
   reportWork(worker)
 
   const end = await Promise.race([stopped, worker.died])
@@ -70,7 +73,7 @@ export async function runWorker(config: Config, profiles: Profile[], holder: str
   }
   log.info({ signal: end, inFlight: worker.inFlight() }, 'stopping: no new jobs, heartbeats go on')
   await worker.stop()
-  await server?.stop()
+  if (server.ok) await server.value.stop()
   await dispatch?.close()
   log.info('stopped')
   process.exit(0)

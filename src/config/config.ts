@@ -145,7 +145,8 @@ export function loadConfig(env: Environment = process.env): Config {
       retentionHours: must(values.scratchRetentionHours),
     },
     storage: { dir: must(values.storageDir), s3 },
-    http: { host: must(values.httpHost), port: must(values.httpPort) },
+    // As in a URL, an IPv6 address may stand in brackets.
+    http: { host: must(values.httpHost).replaceAll(/^\[|\]$/g, ''), port: must(values.httpPort) },
     dashboard: {
       port: must(values.dashboardHttpPort),
       token: values.operatorToken,

@@ -71,6 +71,7 @@ export function createAccess({ host, token, hosts }: AccessOptions): Access {
       return refusal('WRONG_HOST', `this name is not ours; tell it in OPERATOR_HOSTS if it should be`)
     },
     visitor(request) {
+      if (isFromAnotherSite(request)) return CROSS_SITE
       const who = identify(request)
       if (!who.ok || who.value.actor !== null || isLoopback(host)) return who
       return NO_TOKEN
@@ -89,7 +90,8 @@ export function createAccess({ host, token, hosts }: AccessOptions): Access {
       if (!isFromOurPage(request, true)) return CROSS_SITE
       return isSame(given, token) ? success(sessions.start(request, name)) : WRONG_TOKEN
     },
-    signOut: (request) => sessions?.end(request) ?? '',
+    // Only for somebody who has one: the name of the cookie comes from the token.
+    signOut: (request) => (sessions?.read(request) ? sessions.end(request) : ''),
   }
 }
 
@@ -112,8 +114,7 @@ function hostNameOf(request: Request): string | null {
 
 /** Browsers say where a request comes from. With a cookie they must: it is sent along whoever asks. */
 function isFromOurPage(request: Request, byCookie: boolean): boolean {
-  const site = request.headers.get('sec-fetch-site')
-  if (site !== null && site !== 'same-origin') return false
+  if (isFromAnotherSite(request)) return false
   const origin = request.headers.get('origin')
   if (origin === null) return !byCookie
   try {
@@ -121,6 +122,11 @@ function isFromOurPage(request: Request, byCookie: boolean): boolean {
   } catch {
     return false
   }
+}
+
+/** By the browser's own word. What a person typed or bookmarked comes from no site. */
+function isFromAnotherSite(request: Request): boolean {
+  return !['same-origin', 'none'].includes(request.headers.get('sec-fetch-site') ?? 'none')
 }
 
 /** Takes the same time whatever is wrong with it. */

@@ -145,7 +145,6 @@ function readsOf(
       history: operator.history(),
     })),
     '/api/leases': asks('leases', QUESTIONS.leases, async ({ table, holder }) => ({
-      now: new Date(),
       leases: await operator.leases({
         ...(table === undefined ? {} : { table }),
         ...(holder === undefined ? {} : { holder }),

@@ -20,7 +20,11 @@ export function createCache(keepMs: number): Cache {
       known.delete(key)
       known.set(key, entry)
       answer.then(
-        () => (entry.at = performance.now()),
+        () => {
+          entry.at = performance.now()
+          // Kept no longer than it is good for: an answer may be large.
+          setTimeout(() => known.get(key) === entry && known.delete(key), keepMs).unref()
+        },
         () => known.get(key) === entry && known.delete(key),
       )
       const [oldest] = known.keys()

@@ -2,6 +2,8 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 
+import type { Log } from '../telemetry/log.ts'
+
 const FOLDER = join(import.meta.dirname, 'ui')
 /** Everything the page needs comes from us, and nothing of it stands in the document. */
 const POLICY = [
@@ -19,6 +21,7 @@ export const PAGE_HEADERS = {
   'x-content-type-options': 'nosniff',
   'referrer-policy': 'no-referrer',
   'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
 }
 
 /** The addresses under which the one document is served; its script decides what to show. */
@@ -35,7 +38,7 @@ export interface Page {
   answer(request: Request, path: string): Promise<Response | null>
 }
 
-export function createPage(): Page {
+export function createPage(log: Log): Page {
   let bundled: Promise<Map<string, Asset>> | null = null
 
   return {
@@ -51,7 +54,8 @@ export function createPage(): Page {
         return asset ? show(asset, request) : null
       } catch (error) {
         bundled = null
-        const why = error instanceof Error ? error.message : String(error)
+        const why = error instanceof AggregateError ? error.errors.map(String).join('\n') : String(error)
+        log.error({ error: why }, 'the page could not be put together')
         return new Response(`The page could not be put together: ${why}\nAre all packages installed?\n`, {
           status: 500,
         })

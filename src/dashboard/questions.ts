@@ -41,7 +41,7 @@ export const ORDERS = {
     table: name,
     id,
     /** How the job was on the page: one that has changed since is left alone. */
-    seen: z.strictObject({ status: z.enum(STATUSES), attempt: z.number() }),
+    seen: z.strictObject({ status: z.enum(STATUSES), attempt: z.number(), holder: text.nullable().optional() }),
     reason,
   }),
   actOnAll: z.strictObject({

@@ -1,8 +1,9 @@
 /** What an operator sees in a browser, with /metrics and health beside it, on one port. */
 import type { SettingInForce } from '../config/describe.ts'
 import type { Operator } from '../operator/operator.ts'
+import { success } from '../result.ts'
 import type { Log } from '../telemetry/log.ts'
-import { answerTelemetry, type HttpServer, listen, type TelemetryOptions } from '../telemetry/server.ts'
+import { answerTelemetry, listen, type Listening, type TelemetryOptions } from '../telemetry/server.ts'
 import { type AccessOptions, createAccess } from './access.ts'
 import { createApi } from './api.ts'
 import { createPage, PAGE_HEADERS } from './page.ts'
@@ -23,11 +24,10 @@ const MAX_BODY_BYTES = 16 * 1024
 /** How often the plots get a new point. */
 const SAMPLE_MS = 15_000
 
-/** Null when the port is taken. */
-export function startDashboard(options: DashboardOptions): HttpServer | null {
+export function startDashboard(options: DashboardOptions): Listening {
   const access = createAccess(options)
   const api = createApi({ ...options, access })
-  const page = createPage()
+  const page = createPage(options.log)
   const server = listen({
     ...options,
     maxBodyBytes: MAX_BODY_BYTES,
@@ -43,15 +43,16 @@ export function startDashboard(options: DashboardOptions): HttpServer | null {
       return sealed(answer ?? new Response('There is no such page. The dashboard begins at /.\n', { status: 404 }))
     },
   })
-  if (!server) return null
+  if (!server.ok) return server
   const stopSampling = sampleNowAndThen(options)
-  return {
-    url: server.url,
+  const { url, stop } = server.value
+  return success({
+    url,
     async stop() {
       stopSampling()
-      await server.stop()
+      await stop()
     },
-  }
+  })
 }
 
 function sealed(response: Response): Response {

@@ -38,8 +38,19 @@ export async function readTimeline(
       from latest
       order by ${newestFirst}`,
   )
-  return rows.toReversed()
+  return inBounds(rows).toReversed()
 }
+
+/** From the newest on, as much as a person can take in at once; what is older is only named. */
+function inBounds(newestFirst: readonly ToldEvent[]): ToldEvent[] {
+  let length = 0
+  return newestFirst.map((event) => {
+    length += JSON.stringify(event.details).length
+    return length <= MOST_IN_ALL ? event : { ...event, details: { cut: 'there is too much to be shown at once' } }
+  })
+}
+
+const MOST_IN_ALL = 1_000_000
 
 /** Our own events are hardly ever longer than this. The stored size costs nothing to ask; 5 MB as text cost a tenth of a second. */
 const MOST_DETAILS = 20_000

@@ -152,7 +152,7 @@ function orElse({ dueAt, now }: JobView, { failsUnlessTakenSec }: ExplainSetting
 
 function explainFailed(job: JobView, { canRaiseAttempts }: ExplainSettings): Explanation {
   const { failCode: code, failReason } = job
-  const reason = failReason === code ? null : failReason
+  const reason = failReason === code || failReason === null ? null : inShort(failReason)
   const why = code && reason ? `${code} (${reason})` : code || reason || 'nothing says why'
   const canRetry = canRaiseAttempts || job.attempt < job.maxAttempts
   return {
@@ -164,6 +164,15 @@ function explainFailed(job: JobView, { canRaiseAttempts }: ExplainSettings): Exp
     actions: canRetry ? ['retry'] : [],
   }
 }
+
+/** The first line of a reason, which may be all that a program ever said; the rest stands in the row. */
+function inShort(reason: string): string {
+  const [line = ''] = reason.trimStart().split(/[\r\n]/, 1)
+  const short = line.slice(0, MOST_SAID).toWellFormed()
+  return short.length < reason.trim().length ? `${short.trimEnd()}…` : short
+}
+
+const MOST_SAID = 160
 
 function since(moment: Date, now: Date): string {
   return `${duration((now.getTime() - moment.getTime()) / 1000)} ago`

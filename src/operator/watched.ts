@@ -1,6 +1,6 @@
 /** The tables an operator looks after, each with the settings as they apply to it. */
 import type { Database } from '../db/client.ts'
-import { isMalformedId } from '../db/errors.ts'
+import { isMalformedId, isTimeout } from '../db/errors.ts'
 import { type TableHandle, tableHandle } from '../db/open-once.ts'
 import type { Profile } from '../db/profile.ts'
 import type { ReapSettings } from '../db/reap.ts'
@@ -69,20 +69,21 @@ export class UnknownTable extends Error {
 }
 
 /**
- * The same question to several tables. One that is refused does not keep the others from being seen: the overview says
- * what stands against it. When all of them are, the first says why.
+ * The same question to several tables. One that is refused, or too slow to answer, does not keep the others from being
+ * seen: the overview says what stands against it. When all of them are, the first says why.
  */
 export async function askAll<T>(
   watched: readonly Watched[],
   ask: (each: Watched) => Promise<T>,
-): Promise<{ answers: T[]; refusals: TableRejected[] }> {
-  const refusals: TableRejected[] = []
+): Promise<{ answers: T[]; refusals: unknown[] }> {
+  const refusals: unknown[] = []
   const answers = await Promise.all(
     watched.map(async (each) => {
       try {
         return [await ask(each)]
       } catch (error) {
-        if (!(error instanceof TableRejected)) throw error
+        // One that is locked is in nobody's way but its own either.
+        if (!(error instanceof TableRejected) && !isTimeout(error)) throw error
         refusals.push(error)
         return []
       }

@@ -1,4 +1,5 @@
 /** /metrics, /healthz and /readyz. All three answer from memory, so they also answer while the database is down. */
+import { refusal, type ServiceResult, success } from '../result.ts'
 import type { Metrics } from './metrics.ts'
 
 export interface Health {
@@ -20,8 +21,7 @@ export interface TelemetryOptions {
   beforeScrape?: () => void
 }
 
-/** Null when the port is taken. */
-export function startTelemetryServer(options: TelemetryOptions & { host: string; port: number }): HttpServer | null {
+export function startTelemetryServer(options: TelemetryOptions & { host: string; port: number }): Listening {
   return listen({
     ...options,
     maxBodyBytes: 1024,
@@ -64,12 +64,16 @@ export interface ListenOptions {
   answer: (request: Request, url: URL) => Promise<Response>
 }
 
-/** Null when the port is taken. Connections that say nothing are closed; a broken answer is an answer too. */
-export function listen({ host, port, maxBodyBytes, answer }: ListenOptions): HttpServer | null {
+export type Listening = ServiceResult<HttpServer, 'PORT_TAKEN' | 'NO_SUCH_ADDRESS'>
+
+/** Connections that say nothing are closed; a broken answer is an answer too. */
+export function listen({ host, port, maxBodyBytes, answer }: ListenOptions): Listening {
   try {
     const server = Bun.serve({
       hostname: host,
       port,
+      // Otherwise a second process shares the port unnoticed, and answers every other request.
+      reusePort: false,
       idleTimeout: 10,
       maxRequestBodySize: maxBodyBytes,
       development: false,
@@ -81,9 +85,12 @@ export function listen({ host, port, maxBodyBytes, answer }: ListenOptions): Htt
       error: () => new Response('this could not be answered\n', { status: 500 }),
     })
     const shown = host.includes(':') ? `[${host}]` : host
-    return { url: `http://${shown}:${server.port}`, stop: () => server.stop(true) }
+    return success({ url: `http://${shown}:${server.port}`, stop: () => server.stop(true) })
   } catch (error) {
-    if ((error as { code?: string }).code === 'EADDRINUSE') return null
-    throw error
+    const { code = '' } = error as { code?: string }
+    if (code === 'EADDRINUSE') return refusal('PORT_TAKEN', `port ${port} is taken on ${host}: choose a free one`)
+    if (!['EADDRNOTAVAIL', 'ENXIO', 'EACCES', 'EINVAL'].includes(code)) throw error
+    const meant = 'expected an address of this machine, such as 127.0.0.1'
+    return refusal('NO_SUCH_ADDRESS', `HTTP_HOST: ${meant}, got ${host}:${port} (${code})`)
   }
 }

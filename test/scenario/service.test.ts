@@ -155,9 +155,31 @@ describe('an environment that makes no sense', () => {
       HTTP_PORT: String(taken.port),
     })
     expect((await reaper.ended).code).toBe(1)
-    expect(reaper.output()).toContain(`HTTP_PORT ${taken.port} is taken`)
+    expect(reaper.output()).toContain(`HTTP_PORT: port ${taken.port} is taken`)
     await taken.stop(true)
   })
+
+  test('a second reaper does not share the port of the first unnoticed', async () => {
+    await using first = runProgram('reaper.ts', { DATABASE_URL: 'postgres://u:p@127.0.0.1:1/d' })
+    const { port } = new URL(await addressOf(first))
+    await using second = runProgram('reaper.ts', { DATABASE_URL: 'postgres://u:p@127.0.0.1:1/d', HTTP_PORT: port })
+    expect((await second.ended).code).toBe(1)
+    expect(second.output()).toContain(`HTTP_PORT: port ${port} is taken`)
+  })
+
+  test.each(['10.255.255.1', '256.1.1.1', 'no-such-name.invalid'])(
+    'HTTP_HOST=%s, which is not of this machine, ends with exit code 2 and what was expected',
+    async (host) => {
+      const token = 'a-token-for-tests-only'
+      const env = { DATABASE_URL: 'postgres://u:p@127.0.0.1:1/d', HTTP_HOST: host, OPERATOR_TOKEN: token }
+      await using reaper = runProgram('reaper.ts', env)
+      expect((await reaper.ended).code).toBe(2)
+      expect(reaper.output()).toContain(
+        `HTTP_HOST: expected an address of this machine, such as 127.0.0.1, got ${host}`,
+      )
+      expect(reaper.output()).not.toContain('at <anonymous>')
+    },
+  )
 })
 
 describe('a database that comes and goes', () => {

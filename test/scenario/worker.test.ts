@@ -12,6 +12,7 @@ import { isAlive } from '../support/processes.ts'
 import { startProxy } from '../support/proxy.ts'
 import { runProgram } from '../support/program.ts'
 import { countByStatus, eventTypes, insertJob, readEvents, readJob } from '../support/rows.ts'
+import { testFolder } from '../support/test-folder.ts'
 import { brokenInvariants } from '../support/witness.ts'
 import { childPid, openPlace, startUnsupervised, startWorker, TEST_PACE } from '../support/worker.ts'
 
@@ -41,6 +42,16 @@ describe('the good day', () => {
     worker.process.kill('SIGTERM')
     expect(await worker.ended).toEqual({ code: 0, signal: null })
     expect(await brokenInvariants(t.sql)).toEqual([])
+  })
+
+  test('told to leave .env files alone, the worker under the supervisor leaves them alone too', async () => {
+    await using t = await freshDatabase()
+    using place = openPlace()
+    using folder = testFolder()
+    folder.write('.env', 'LOAD_THRESHOLD=nonsense\n')
+    const id = await put(t.sql, { publish: 'the clip' })
+    await using worker = startWorker(t.url, place, {}, folder.path)
+    await eventually(async () => (await statusOf(t.sql, id)) === 'done', { what: worker.output() })
   })
 
   test('failures: permanent ends at once, transient is tried again, and whatever is thrown can be stored', async () => {

@@ -44,8 +44,9 @@ export function openTestDashboard({ db, tables, env = {} }: TestDashboardOptions
     shutdownTimeoutSec: 25,
     log: silentLog,
   })
-  if (!server) throw new Error('no port for the dashboard')
-  return { url: server.url, passes, config, [Symbol.asyncDispose]: () => server.stop() }
+  if (!server.ok) throw new Error(server.error)
+  const { url, stop } = server.value
+  return { url, passes, config, [Symbol.asyncDispose]: stop }
 }
 
 export interface Reply {
