@@ -3,7 +3,7 @@ import type { Status } from '../job/status.ts'
 import type { Dialect } from './dialect.ts'
 import { type Fragment, sql } from './sql.ts'
 
-/** What is left out matches everything; null matches what has none. */
+/** What is left out matches everything; null matches what has none, and an empty text is none. */
 export interface JobFilter {
   status?: Status | undefined
   stage?: string | null | undefined
@@ -23,7 +23,7 @@ export function matching(d: Dialect, { status, stage, code, holder }: JobFilter)
 
 function is(column: Fragment, value: string | null | undefined): Fragment {
   if (value === undefined) return sql``
-  if (value === null) return sql`and ${column} is null`
+  if (value === null) return sql`and coalesce(${column}::text, '') = ''`
   // As the index on dead letters has it; and, unless it may have been cut, the whole of it.
   // A code point is one or two units here, and one character there.
   return sql`and left(${column}::text, ${SHOWN_LENGTH}) = left(${value}, ${SHOWN_LENGTH})

@@ -179,7 +179,7 @@ export const GROUPED_AT_MOST = 100_000
 export function groupFailures(db: Database, { dialect: d }: JobTable, limit: number): Promise<FailureGroup[]> {
   return db.query(
     (run) => run<FailureGroup[]>`
-      select left(code, ${SHOWN_LENGTH}) as code, left(stage, ${SHOWN_LENGTH}) as stage, count(*)::int as jobs from (
+      select nullif(left(code, ${SHOWN_LENGTH}), '') as code, nullif(left(stage, ${SHOWN_LENGTH}), '') as stage, count(*)::int as jobs from (
         select ${d.read.failCode}::text as code, ${d.read.stage}::text as stage
         from ${d.table} as j
         where ${d.read.status} = ${d.status.failed}

@@ -11,7 +11,7 @@ export interface Health {
 
 export interface HttpServer {
   url: string
-  stop(): Promise<void>
+  stop: () => Promise<void>
 }
 
 export interface TelemetryOptions {

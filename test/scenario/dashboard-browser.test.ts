@@ -8,9 +8,10 @@ import type { Browser, Page } from 'playwright-core'
 import { createReaper } from '../../src/reaper/loop.ts'
 import { createLeases } from '../../src/worker/lease.ts'
 import { BROWSER, openBrowser } from '../../scripts/support/browser.ts'
-import { openTestDashboard, type TestDashboard, TOKEN } from '../support/dashboard.ts'
+import { ask, BEARER, openTestDashboard, type TestDashboard, TOKEN } from '../support/dashboard.ts'
 import { freshDatabase, type TestDatabase } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
+import { runProgram } from '../support/program.ts'
 import { eventTypes, EXPIRED, HELD, insertJob, insertMany, readEvents, readJob } from '../support/rows.ts'
 import { brokenInvariants } from '../support/witness.ts'
 
@@ -184,12 +185,43 @@ describe.if(BROWSER !== null)('in a browser', () => {
     await open('/failures')
     const row = page.getByRole('row').filter({ hasText: 'NO_DISK' }).filter({ hasText: 'clip' })
     await row.getByRole('button', { name: 'Retry all 7' }).click()
-    await see('Retry 7 failed jobs of jobs?')
+    await see('Retry 7 failed jobs of jobs with code NO_DISK, stage clip?')
     await confirm('Retry 7', 'disk is back')
     await see('Retried: 7 of 7 jobs.')
     const left = await database.sql`select stage, status from jobs where fail_code = 'NO_DISK' and status = 'failed'`
     expect(left.map(({ stage }) => stage)).toEqual([null, null])
     await row.waitFor({ state: 'detached' })
+  })
+
+  test('a window stays open, with what was typed, when its group is gone from the page behind it', async () => {
+    const id = await insertJob(database.sql, 'jobs', { ...FAILED, fail_code: `'NO_GPU'` })
+    await open('/failures')
+    const row = page.getByRole('row').filter({ hasText: 'NO_GPU' })
+    await row.getByRole('button').click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByLabel('Reason').fill('a new card')
+    const body = { action: 'retry', table: 'jobs', id, seen: { status: 'failed', attempt: 3 }, reason: 'quicker' }
+    await ask(`${dashboard.url}/api/act`, { method: 'POST', headers: BEARER, body: JSON.stringify(body) })
+    await row.waitFor({ state: 'detached' })
+    expect(await dialog.getByLabel('Reason').inputValue()).toBe('a new card')
+    await dialog.getByRole('button', { name: 'Retry 1' }).click()
+    await see('Retried: 0 of 1 jobs.')
+  })
+
+  test('when the session is over the window asks for the token, and keeps the reason', async () => {
+    const id = await insertJob(database.sql, 'jobs', FAILED)
+    await open(jobAddress(id))
+    await page.getByRole('button', { name: 'Retry' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByLabel('Reason').fill('again, please')
+    await page.context().clearCookies()
+    await dialog.getByRole('button', { name: 'Retry', exact: true }).click()
+    await dialog.getByLabel('Token').fill(TOKEN)
+    await dialog.getByRole('button', { name: 'Sign in' }).click()
+    expect(await dialog.getByLabel('Reason').inputValue()).toBe('again, please')
+    await dialog.getByRole('button', { name: 'Retry', exact: true }).click()
+    await see(`Retried: job ${id}.`)
+    expect((await readEvents(database.sql, id))[0]?.details).toMatchObject({ reason: 'again, please' })
   })
 
   test('the leases run down before your eyes, what is reaped next first, and what has no lease is marked', async () => {
@@ -226,6 +258,19 @@ describe.if(BROWSER !== null)('in a browser', () => {
     await answers
     await page.waitForResponse((response) => response.url().includes('/api/leases'))
     expect(await page.evaluate('document.activeElement?.textContent')).toBe(id)
+  })
+
+  test('going back shows the screen where it was left', async () => {
+    await insertMany(database.sql, 'asr_jobs', 90, { ...HELD, lease_expires_at: `now() + interval '50 minutes'` })
+    await open('/leases?table=asr_jobs')
+    const link = page.locator('tbody tr th a').nth(60)
+    await link.scrollIntoViewIfNeeded()
+    const before = await page.evaluate<number>('window.scrollY')
+    expect(before).toBeGreaterThan(500)
+    await link.click()
+    await see('Timeline')
+    await page.goBack()
+    await eventually(async () => (await page.evaluate<number>('window.scrollY')) === before)
   })
 
   test('what is being typed is not taken away when the page is renewed, and a choice keeps the focus', async () => {
@@ -321,6 +366,20 @@ describe.if(BROWSER !== null)('in a browser', () => {
     await see(/Leasehold does not answer.*What you see below is from before\./, lonely)
     await lonely.close()
   })
+
+  test('a server that hangs is told from one that answers', async () => {
+    const env = { DATABASE_URL: database.url, DASHBOARD_HTTP_PORT: '0' }
+    await using program = runProgram('dashboard.ts', env)
+    const { http } = (await program.said('dashboard started')) as { http: string }
+    const waiting = await newPage()
+    await waiting.goto(http)
+    await waiting.locator('.health .sentence').waitFor()
+    program.process.kill('SIGSTOP')
+    await waiting.getByText(/Leasehold does not answer/).waitFor({ timeout: 20_000 })
+    program.process.kill('SIGCONT')
+    await waiting.getByText(/Leasehold does not answer/).waitFor({ state: 'detached', timeout: 20_000 })
+    await waiting.close()
+  }, 90_000)
 
   describe('hostile rows', () => {
     const EVIL = `<img src=x onerror="alert(1)"><script>alert(2)</script>\u001b[31m\n\u202e"'\`\${1}`

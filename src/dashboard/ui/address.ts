@@ -11,18 +11,25 @@ const CHANGED = 'leasehold:address'
 export function useAddress(): Address {
   const [address, setAddress] = useState(read)
   useEffect(() => {
+    window.history.scrollRestoration = 'manual'
     const onChange = (): void => setAddress(read())
+    const onBack = (event: PopStateEvent): void => {
+      setAddress(read())
+      const { y = 0 } = (event.state ?? {}) as { y?: number }
+      // Once what was there is there again.
+      window.requestAnimationFrame(() => window.requestAnimationFrame(() => window.scrollTo(0, y)))
+    }
     const onClick = (event: MouseEvent): void => {
       const href = ownLink(event)
       if (href === null) return
       event.preventDefault()
       go(href)
     }
-    window.addEventListener('popstate', onChange)
+    window.addEventListener('popstate', onBack)
     window.addEventListener(CHANGED, onChange)
     document.addEventListener('click', onClick)
     return () => {
-      window.removeEventListener('popstate', onChange)
+      window.removeEventListener('popstate', onBack)
       window.removeEventListener(CHANGED, onChange)
       document.removeEventListener('click', onClick)
     }
@@ -31,6 +38,7 @@ export function useAddress(): Address {
 }
 
 export function go(href: string): void {
+  window.history.replaceState({ y: window.scrollY }, '')
   window.history.pushState(null, '', href)
   window.dispatchEvent(new Event(CHANGED))
   window.scrollTo(0, 0)

@@ -19,20 +19,27 @@ export function withQuery(path: string, query: Query): string {
   return given.length === 0 ? path : `${path}?${search.toString()}`
 }
 
-export async function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
-  return send<T>(path, signal ? { signal } : {})
+/** A question that hangs (a frozen server, a cut line) must not look like an answer that is still good. */
+const PATIENCE_MS = 10_000
+
+export async function ask<T>(path: string, gone?: AbortSignal): Promise<T> {
+  const signals = [AbortSignal.timeout(PATIENCE_MS), ...(gone ? [gone] : [])]
+  return send<T>(path, { signal: AbortSignal.any(signals) })
 }
 
+/** Something that is to be done takes as long as it takes. */
 export async function order<T>(path: string, body: unknown, method = 'POST'): Promise<T> {
   return send<T>(path, { method, headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) })
 }
 
 async function send<T>(path: string, init: RequestInit): Promise<T> {
-  const response = await fetch(path, { ...init, credentials: 'same-origin' }).catch((error: unknown) => {
-    if (init.signal?.aborted) throw error
-    throw new ApiError('NO_ANSWER', 'Leasehold does not answer. Is it running?')
-  })
-  const body = (await response.json().catch(() => null)) as { code?: string; error?: string } | null
-  if (response.ok) return body as T
-  throw new ApiError(body?.code ?? 'FAILED', body?.error ?? `${response.status} ${response.statusText}`)
+  try {
+    const response = await fetch(path, { ...init, credentials: 'same-origin' })
+    const body = (await response.json().catch(() => null)) as { code?: string; error?: string } | null
+    // What is no JSON is not ours: somebody stands between, with a page of their own.
+    if (response.ok && body !== null) return body as T
+    throw new ApiError(body?.code ?? 'NO_ANSWER', body?.error ?? `Leasehold does not answer (${response.status}).`)
+  } catch (error) {
+    throw error instanceof ApiError ? error : new ApiError('NO_ANSWER', 'Leasehold does not answer. Is it running?')
+  }
 }

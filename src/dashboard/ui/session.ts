@@ -11,6 +11,19 @@ export interface SessionState {
   refuse: () => void
   /** Says something that a screen reader must not miss. */
   say: (text: string) => void
+  /** Opens the window in which a person says why, and confirms. It outlives the row it was opened from. */
+  confirm: (order: Order) => void
+}
+
+/** Something that is to be done, as it was when a person chose it. */
+export interface Order {
+  title: string
+  effect: string
+  verb: string
+  /** The same for a terminal. */
+  command: string
+  /** Does it, and answers what to say then. */
+  send: (reason: string) => Promise<string>
 }
 
 export const NOBODY: Session = { hasActions: false, actor: null, pollSec: 2, tables: [], database: '' }
@@ -20,4 +33,5 @@ export const SessionContext = createContext<SessionState>({
   renew: () => Promise.resolve(),
   refuse: () => undefined,
   say: () => undefined,
+  confirm: () => undefined,
 })

@@ -4,13 +4,13 @@ import { withQuery } from '../api.ts'
 import { useLive, useSeconds, useServerClock } from '../live.ts'
 import { JobActions } from '../parts/act.tsx'
 import { LeaseBar } from '../parts/lease-bar.tsx'
-import { Moment, Span, StatusBadge, Table, Text, Trouble, utc } from '../parts/show.tsx'
+import { Moment, plain, Span, StatusBadge, Table, Text, Trouble, utc } from '../parts/show.tsx'
 
 export function JobPage({ table, id }: { table: string; id: string }): preact.JSX.Element {
   const { data, error, refresh } = useLive<Details>(withQuery('/api/job', { table, id }))
   useSeconds()
   const now = useServerClock(data?.job.now)
-  if (data === null) return error ? <Trouble error={error} hasData={false} /> : <p>Looking…</p>
+  if (data === null) return <Trouble error={error} hasData={false} />
   const { job, explanation, attempts, timeline, fields } = data
   return (
     <>
@@ -122,5 +122,5 @@ function told(key: string, value: unknown): string {
 }
 
 function capital(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1)
+  return plain(text.charAt(0).toUpperCase() + text.slice(1))
 }

@@ -5,7 +5,7 @@ import { go } from '../address.ts'
 import type { Job, JobsAnswer } from '../answers.ts'
 import { withQuery } from '../api.ts'
 import { useLive, useServerClock } from '../live.ts'
-import { BulkAction } from '../parts/act.tsx'
+import { BulkButton } from '../parts/act.tsx'
 import { JobLink, Moment, StatusBadge, Table, Text, Trouble } from '../parts/show.tsx'
 import { SessionContext } from '../session.ts'
 
@@ -67,11 +67,9 @@ function Matching({
       <p>
         {data.count >= 100_000 ? 'More than 100,000 match' : `${data.count} ${data.count === 1 ? 'matches' : 'match'}`}
       </p>
-      {action && data.count > 0 && (
-        <BulkAction
-          {...{ action, table }}
-          filter={which}
-          count={data.count}
+      {action && (
+        <BulkButton
+          group={{ action, table, filter: which, count: data.count }}
           onDone={() => {
             refresh()
             onDone()
@@ -161,6 +159,7 @@ const TYPED = [
 
 function JobRow({ job, now }: { job: Job; now: number }): preact.JSX.Element {
   const { status, failCode, failReason, holder, dueAt, isDue, endsAt, changedAt } = job
+  const isOver = endsAt !== null && Date.parse(endsAt) <= now
   const why =
     status === 'failed'
       ? [failCode, failReason === failCode ? null : failReason].filter((text) => text !== null).join(': ')
@@ -187,7 +186,7 @@ function JobRow({ job, now }: { job: Job; now: number }): preact.JSX.Element {
       <td data-label="When">
         {status === 'processing' ? (
           <>
-            ends <Moment at={endsAt} now={now} />
+            {isOver ? 'ended' : 'ends'} <Moment at={endsAt} now={now} />
           </>
         ) : status === 'queued' ? (
           <>

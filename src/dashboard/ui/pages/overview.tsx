@@ -4,7 +4,7 @@ import { withQuery } from '../api.ts'
 import { duration } from '../../../job/duration.ts'
 import { useLive } from '../live.ts'
 import { Plot } from '../parts/plot.tsx'
-import { number, Trouble } from '../parts/show.tsx'
+import { number, plain, Trouble } from '../parts/show.tsx'
 
 type TableNumbers = OverviewAnswer['tables'][number]
 
@@ -12,7 +12,7 @@ const SIGNS = { ok: '✓', attention: '!', unhealthy: '✕' } as const
 
 export function OverviewPage(): preact.JSX.Element {
   const { data, error } = useLive<OverviewAnswer>('/api/overview')
-  if (data === null) return error ? <Trouble error={error} hasData={false} /> : <p>Looking…</p>
+  if (data === null) return <Trouble error={error} hasData={false} />
   const { health, tables, history } = data
   return (
     <>
@@ -22,12 +22,12 @@ export function OverviewPage(): preact.JSX.Element {
           <span class="sign" aria-hidden="true">
             {SIGNS[health.level]}
           </span>
-          {health.sentence}
+          {plain(health.sentence)}
         </p>
         {health.details.length > 1 && (
           <ul>
             {health.details.slice(1).map(({ text }) => (
-              <li key={text}>{text}</li>
+              <li key={text}>{plain(text)}</li>
             ))}
           </ul>
         )}
@@ -51,7 +51,7 @@ function TableCard({ numbers, history }: { numbers: TableNumbers; history: Histo
     <section class="card" aria-labelledby={`table-${table}`}>
       <h2 id={`table-${table}`}>{table}</h2>
       {obstacle === null ? <Numbers numbers={numbers} /> : <p role="alert">{obstacle}</p>}
-      {history && <Plots history={history} />}
+      {obstacle === null && history && <Plots history={history} waiting={numbers.queued} />}
     </section>
   )
 }
@@ -109,7 +109,8 @@ function Figure(props: { name: string; value: string; note: string; href: string
   )
 }
 
-function Plots({ history: { minutes, hasEvents } }: { history: History }): preact.JSX.Element {
+function Plots({ history, waiting }: { history: History; waiting: number }): preact.JSX.Element {
+  const { minutes, hasEvents } = history
   const at = minutes.map(({ minute }) => minute)
   const sum = (values: number[]): string => `${number(values.reduce((all, value) => all + value, 0))} in the last hour`
   const queued = minutes.map((minute) => minute.queued)
@@ -120,13 +121,7 @@ function Plots({ history: { minutes, hasEvents } }: { history: History }): preac
   ]
   return (
     <div class="plots">
-      <Plot
-        title="Waiting"
-        tone="plain"
-        minutes={at}
-        values={queued}
-        summary={`${number(queued.findLast((value) => value !== null) ?? 0)} now`}
-      />
+      <Plot title="Waiting" tone="plain" minutes={at} values={queued} summary={`${number(waiting)} now`} />
       {hasEvents && (
         <>
           <Plot title="Done" tone="good" minutes={at} values={done} summary={sum(done)} />

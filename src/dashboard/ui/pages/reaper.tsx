@@ -12,7 +12,7 @@ export function ReaperPage(): preact.JSX.Element {
   const { data, error } = useLive<ReaperAnswer>('/api/reaper')
   useSeconds()
   const now = useServerClock(data?.now)
-  if (data === null) return error ? <Trouble error={error} hasData={false} /> : <p>Looking…</p>
+  if (data === null) return <Trouble error={error} hasData={false} />
   const { latest, eventful, settings } = data
   return (
     <>

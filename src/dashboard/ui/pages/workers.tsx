@@ -72,14 +72,14 @@ const OUTCOMES = { finishes: 'ends in time', 'given back': 'is given back', unkn
 function DrainPlan(): preact.JSX.Element | null {
   const { data, error } = useLive<Plan>('/api/drain', 3)
   if (data === null) return <Trouble error={error} hasData={false} />
-  const { shutdownTimeoutSec, jobs, finishes, givenBack, unknown, lostSec } = data
+  const { shutdownTimeoutSec, jobs, finishes, givenBack, unknown, lostSec, isCut } = data
   return (
     <section>
       <h2>If you deployed now</h2>
       <p class="lead">
         {jobs.length === 0
-          ? 'Nothing would be interrupted.'
-          : `Workers get ${duration(shutdownTimeoutSec)}. ${finishes} would end in time, ${givenBack} would be given back and begin anew without losing an attempt, of ${unknown} nobody knows. At most ${duration(lostSec)} of work would be done again.`}
+          ? 'Nothing that still has time would be interrupted.'
+          : `Workers get ${duration(shutdownTimeoutSec)}. ${finishes} would end in time, ${givenBack} would be given back and begin anew without losing an attempt, of ${unknown} nobody knows. At most ${duration(lostSec)} of work would be done again.${isCut ? ' More is running than was looked at.' : ''}`}
       </p>
       {jobs.length > 0 && (
         <Table caption="Running jobs at a deploy" head={['Job', 'Stage', 'Running for', 'Left', 'Outcome']}>

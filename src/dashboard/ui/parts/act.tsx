@@ -1,14 +1,11 @@
-/** The buttons that change a job: each asks why, says what will happen, and offers the same as a command. */
-import { useContext, useState } from 'preact/hooks'
+/** The buttons that change a job, and what each of them means: what will happen, and the same as a command. */
+import { useContext } from 'preact/hooks'
 
 import type { Action, Job } from '../answers.ts'
-import { ApiError, order } from '../api.ts'
-import { SessionContext } from '../session.ts'
-import { Dialog } from './dialog.tsx'
-import { fieldsOf } from './fields.ts'
-import { SignInDialog } from './sign-in.tsx'
+import { order } from '../api.ts'
+import { type Order, SessionContext } from '../session.ts'
 
-export const ACTION_WORDS: Record<Action, { verb: string; effect: string; done: string }> = {
+const ACTION_WORDS: Record<Action, { verb: string; effect: string; done: string }> = {
   retry: {
     verb: 'Retry',
     effect: 'It is queued and due at once, with one more attempt allowed if none is left.',
@@ -34,81 +31,83 @@ interface JobActionsProps {
 }
 
 export function JobActions({ job, actions, onDone }: JobActionsProps): preact.JSX.Element | null {
-  // The job as it was when the window opened: the page goes on being renewed behind it, and what has changed must not be acted on.
-  const [chosen, choose] = useState<{ action: Action; job: Job } | null>(null)
-  const action = chosen?.action ?? actions[0]
-  if (action === undefined) return null
-  const { table, id, status, attempt } = chosen?.job ?? job
-  const { verb, effect, done } = ACTION_WORDS[action]
+  const { session, confirm } = useContext(SessionContext)
+  const [first] = actions
+  if (first === undefined) return null
+  if (!session.hasActions) return <ActionsHint command={orderFor(first, job, onDone).command} />
   return (
-    <Acting
-      isChosen={chosen !== null}
-      onClose={() => choose(null)}
-      buttons={actions.map((each) => (
+    <div class="buttons">
+      {actions.map((action) => (
         <button
           type="button"
-          key={each}
-          class={each === 'retry' ? 'main' : ''}
-          onClick={() => choose({ action: each, job })}
+          key={action}
+          class={action === 'retry' ? 'main' : ''}
+          onClick={() => confirm(orderFor(action, job, onDone))}
         >
-          {ACTION_WORDS[each].verb}
+          {ACTION_WORDS[action].verb}
         </button>
       ))}
-      command={`bun run cli ${action} ${shellWord(id)} --table ${shellWord(table)} --reason "…"`}
-      title={`${verb} job ${id}?`}
-      {...{ effect, verb }}
-      send={async (reason) => {
-        await order('/api/act', { action, table, id, seen: { status, attempt }, reason })
-        onDone()
-        return `${done}: job ${id}.`
-      }}
-    />
+    </div>
   )
 }
 
-interface BulkProps {
-  /** Where the page has a hint of its own for all of them. */
-  hasHint?: boolean
+/** Made of the job as it is now: the page is renewed behind the window, and what has changed since must not be acted on. */
+function orderFor(action: Action, { table, id, status, attempt, holder }: Job, onDone: () => void): Order {
+  const { verb, effect, done } = ACTION_WORDS[action]
+  return {
+    title: `${verb} job ${id}?`,
+    effect,
+    verb,
+    command: `bun run cli ${action} ${shellWord(id)} --table ${shellWord(table)} --reason "…"`,
+    async send(reason) {
+      await order('/api/act', { action, table, id, seen: { status, attempt, holder }, reason })
+      onDone()
+      return `${done}: job ${id}.`
+    },
+  }
+}
+
+export interface Group {
   action: 'retry' | 'cancel'
   table: string
   filter: { stage?: string | null; code?: string | null; holder?: string | null }
   /** As many as the person is told; more that come meanwhile are left alone. */
   count: number
-  onDone: () => void
 }
 
-export function BulkAction(props: BulkProps): preact.JSX.Element {
-  const { action, table, filter, onDone, hasHint = true } = props
-  /** How many there were when the window opened; null while it is closed. */
-  const [shown, show] = useState<number | null>(null)
-  const count = shown ?? props.count
-  const { verb, done } = ACTION_WORDS[action]
-  const which = `${count} ${action === 'retry' ? 'failed' : 'waiting'} ${count === 1 ? 'job' : 'jobs'}`
-  const options = Object.entries(filter).flatMap(([key, value]) =>
-    value === undefined ? [] : [`--${key} ${shellWord(value ?? '')}`],
-  )
+export function BulkButton({ group, onDone }: { group: Group; onDone: () => void }): preact.JSX.Element | null {
+  const { session, confirm } = useContext(SessionContext)
+  const { action, count } = group
+  if (!session.hasActions) return null
   return (
-    <Acting
-      isChosen={shown !== null}
-      hasHint={hasHint}
-      onClose={() => show(null)}
-      buttons={
-        <button type="button" disabled={props.count === 0} onClick={() => show(props.count)}>
-          {verb} {props.count === 1 ? 'this one' : `all ${props.count}`}
-        </button>
-      }
-      command={`bun run cli ${[action, '--table', shellWord(table), ...options].join(' ')} --reason "…" --yes`}
-      title={`${verb} ${which} of ${table}?`}
-      effect={BULK_EFFECTS[action]}
-      verb={`${verb} ${count}`}
-      send={async (reason) => {
-        const request = { action, table, filter, atMost: count, reason }
-        const { moved } = await order<{ moved: number }>('/api/act-on-all', request)
-        onDone()
-        return `${done}: ${moved} of ${count} jobs.`
-      }}
-    />
+    <button type="button" disabled={count === 0} onClick={() => confirm(orderForAll(group, onDone))}>
+      {ACTION_WORDS[action].verb} {count === 1 ? 'this one' : `all ${count}`}
+    </button>
   )
+}
+
+function orderForAll({ action, table, filter, count }: Group, onDone: () => void): Order {
+  const { verb, done } = ACTION_WORDS[action]
+  const jobs = `${count} ${action === 'retry' ? 'failed' : 'waiting'} ${count === 1 ? 'job' : 'jobs'} of ${table}`
+  const given = Object.entries(filter).filter((pair): pair is [string, string | null] => pair[1] !== undefined)
+  const which = given.map(([key, value]) => (value === null ? `no ${key}` : `${key} ${value}`)).join(', ')
+  return {
+    title: `${verb} ${jobs}${which === '' ? '' : ` with ${which}`}?`,
+    effect: BULK_EFFECTS[action],
+    verb: `${verb} ${count}`,
+    command: bulkCommand(action, table, given),
+    async send(reason) {
+      const request = { action, table, filter, atMost: count, reason }
+      const { moved } = await order<{ moved: number }>('/api/act-on-all', request)
+      onDone()
+      return `${done}: ${moved} of ${count} jobs.`
+    },
+  }
+}
+
+function bulkCommand(action: string, table: string, given: [string, string | null][]): string {
+  const options = given.map(([key, value]) => `--${key} ${shellWord(value ?? '')}`)
+  return `bun run cli ${[action, '--table', shellWord(table), ...options].join(' ')} --reason "…" --yes`
 }
 
 const BULK_EFFECTS = {
@@ -125,91 +124,6 @@ export function ActionsHint({ command }: { command: string }): preact.JSX.Elemen
       Actions are off here: start with OPERATOR_TOKEN set to allow them, or do it by command line:
       <code>{command}</code>
     </p>
-  )
-}
-
-interface ActingProps {
-  hasHint?: boolean
-  isChosen: boolean
-  onClose: () => void
-  buttons: preact.ComponentChildren
-  command: string
-  title: string
-  effect: string
-  verb: string
-  /** Does it, and answers what to say then. */
-  send: (reason: string) => Promise<string>
-}
-
-function Acting({
-  isChosen,
-  onClose,
-  buttons,
-  command,
-  title,
-  effect,
-  verb,
-  send,
-  hasHint = true,
-}: ActingProps): preact.JSX.Element {
-  const { session } = useContext(SessionContext)
-  return (
-    <div class="acting">
-      {session.hasActions && <div class="buttons">{buttons}</div>}
-      {hasHint && <ActionsHint command={command} />}
-      {isChosen && session.actor === null && <SignInDialog onClose={onClose} />}
-      {isChosen && session.actor !== null && <ReasonDialog {...{ title, effect, verb, command, send, onClose }} />}
-    </div>
-  )
-}
-
-function ReasonDialog({
-  title,
-  effect,
-  verb,
-  command,
-  send,
-  onClose,
-}: Omit<ActingProps, 'isChosen' | 'buttons' | 'hasHint'>): preact.JSX.Element {
-  const { say } = useContext(SessionContext)
-  const [problem, setProblem] = useState('')
-  const [isBusy, setBusy] = useState(false)
-  async function submit(event: SubmitEvent): Promise<void> {
-    event.preventDefault()
-    const { reason } = fieldsOf(event)
-    if (!reason) return setProblem('Say why: it stands in the job’s events.')
-    setBusy(true)
-    try {
-      say(await send(reason))
-      onClose()
-    } catch (error) {
-      setProblem(error instanceof ApiError ? error.message : String(error))
-      setBusy(false)
-    }
-  }
-  return (
-    <Dialog title={title} onClose={onClose}>
-      <form class="stacked" noValidate onSubmit={(event) => void submit(event)}>
-        <p>{effect}</p>
-        <label>
-          Reason
-          <textarea name="reason" rows={2} maxLength={500} required />
-        </label>
-        {problem !== '' && <p role="alert">{problem}</p>}
-        <div class="buttons">
-          <button class="main" disabled={isBusy}>
-            {isBusy ? 'Working…' : verb}
-          </button>
-          <button type="button" onClick={onClose}>
-            Back
-          </button>
-        </div>
-        <details>
-          <summary>The same by command line</summary>
-          <code>{command}</code>
-        </details>
-      </form>
-    </Dialog>
   )
 }
 

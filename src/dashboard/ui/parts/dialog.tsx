@@ -2,6 +2,8 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useId, useRef } from 'preact/hooks'
 
+import { plain } from './show.tsx'
+
 interface Props {
   title: string
   onClose: () => void
@@ -15,12 +17,14 @@ export function Dialog({ title, onClose, children }: Props): preact.JSX.Element 
     const before = document.activeElement
     dialog.current?.showModal()
     return () => {
-      if (before instanceof HTMLElement) before.focus()
+      // What it was opened from may be gone by then.
+      const next = before instanceof HTMLElement && before.isConnected && before !== document.body ? before : null
+      ;(next ?? document.querySelector<HTMLElement>('h1'))?.focus()
     }
   }, [])
   return (
     <dialog ref={dialog} aria-labelledby={titleId} onClose={onClose}>
-      <h2 id={titleId}>{title}</h2>
+      <h2 id={titleId}>{plain(title)}</h2>
       {children}
     </dialog>
   )

@@ -1,6 +1,7 @@
 /** What is wrong, above every other screen: whoever looks at one table must not miss that another cannot be read. */
 import type { OverviewAnswer } from '../answers.ts'
 import { useLive } from '../live.ts'
+import { plain } from './show.tsx'
 
 export function HealthLine(): preact.JSX.Element | null {
   const { data } = useLive<OverviewAnswer>('/api/overview', 2)
@@ -10,7 +11,7 @@ export function HealthLine(): preact.JSX.Element | null {
   return (
     <p class={`health line ${level}`}>
       <a href="/">
-        {sentence}
+        {plain(sentence)}
         {more}
       </a>
     </p>

@@ -63,12 +63,17 @@ export function number(value: number): string {
   return new Intl.NumberFormat('en').format(value)
 }
 
-/** Above an answer that could not be renewed, or in its place when there never was one. */
+/** Without the signs that turn the direction of what stands behind them: for sentences that quote a row. */
+export function plain(text: string): string {
+  return text.replaceAll(/[\u200E\u200F\u202A-\u202E\u2066-\u2069]/g, '�')
+}
+
+/** Above an answer that could not be renewed, or in its place while there is none. */
 export function Trouble({ error, hasData }: { error: ApiError | null; hasData: boolean }): preact.JSX.Element | null {
-  if (error === null) return null
+  if (error === null) return hasData ? null : <p>Looking…</p>
   return (
     <p role="alert">
-      {error.message}
+      {plain(error.message)}
       {hasData && ' What you see below is from before.'}
     </p>
   )
