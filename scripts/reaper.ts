@@ -1,4 +1,5 @@
 /** bun run start:reaper: the reaper as a service, with the dashboard, /metrics, /healthz and /readyz beside it. */
+import { recoverySettings } from '../src/config/config.ts'
 import { createPassLog } from '../src/dashboard/passes.ts'
 import { openDatabase } from '../src/db/client.ts'
 import { surviveLostSocketWrites } from '../src/db/crash-filter.ts'
@@ -45,15 +46,9 @@ const reaper = createReaper({
   log,
   metrics,
   tables: profiles,
-  heartbeatSec: config.heartbeatSec,
-  stages: config.stages,
-  leaseTimeoutSec: config.leaseTimeoutSec,
-  nullLeaseSec: config.reaper.nullLeaseSec,
+  ...recoverySettings(config),
   intervalSec: config.reaper.intervalSec,
   batchSize: config.reaper.batchSize,
-  maxAttempts: config.maxAttempts,
-  queuedOrphanSec: config.reaper.queuedOrphanSec,
-  backoffLadderMs: config.backoffLadderMs,
   onPass(pass) {
     passes.add(pass)
     // Also when it failed: in an outage of the database the loop is fine, and a restart would only forget the outage.

@@ -1,4 +1,5 @@
 /** bun run start:worker: a supervisor, and under it the worker that runs the handlers of WORKER_HANDLERS. */
+import { recoverySettings } from '../src/config/config.ts'
 import { spawn } from 'node:child_process'
 
 import { openDatabase } from '../src/db/client.ts'
@@ -38,15 +39,10 @@ if (holder !== undefined) {
   if (target.isEmbedded)
     await migrate(db, target.url, migrationOf(config, await readTablesOrExit(config, config.reaper.tables)))
 
-  const general = {
-    stages: config.stages,
-    leaseTimeoutSec: config.leaseTimeoutSec,
-    nullLeaseSec: config.reaper.nullLeaseSec,
-  }
   const watched = profiles.map((profile) => ({
     name: profile.table,
     handle: tableHandle(db, profile),
-    rules: { ...rulesFor(profile, general), outage: null },
+    rules: { ...rulesFor(profile, recoverySettings(config)), outage: null },
   }))
   const dispatch = await openDispatcher(config, target.url, log)
   const manager = findServiceManager(log)

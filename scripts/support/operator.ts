@@ -1,5 +1,5 @@
 /** The operator's view and hands, as the settings say. */
-import type { Config } from '../../src/config/config.ts'
+import { type Config, recoverySettings } from '../../src/config/config.ts'
 import type { Database } from '../../src/db/client.ts'
 import type { Profile } from '../../src/db/profile.ts'
 import { createOperator, type Operator, type OperatorOptions } from '../../src/operator/operator.ts'
@@ -13,13 +13,7 @@ export function operatorOf(
   return createOperator({
     db,
     tables,
-    heartbeatSec: config.heartbeatSec,
-    stages: config.stages,
-    leaseTimeoutSec: config.leaseTimeoutSec,
-    nullLeaseSec: config.reaper.nullLeaseSec,
-    queuedOrphanSec: config.reaper.queuedOrphanSec,
-    maxAttempts: config.maxAttempts,
-    backoffLadderMs: config.backoffLadderMs,
+    ...recoverySettings(config),
     ...extras,
   })
 }

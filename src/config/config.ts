@@ -160,6 +160,19 @@ export function loadConfig(env: Environment = process.env): Config {
   return config
 }
 
+/** What everybody must agree on who judges when a job's time is up: reaper, supervisor, operator, doctor. */
+export function recoverySettings({
+  heartbeatSec,
+  stages,
+  leaseTimeoutSec,
+  maxAttempts,
+  backoffLadderMs,
+  reaper,
+}: Config) {
+  const { nullLeaseSec, queuedOrphanSec } = reaper
+  return { heartbeatSec, stages, leaseTimeoutSec, nullLeaseSec, queuedOrphanSec, maxAttempts, backoffLadderMs }
+}
+
 /** With a file of tables, names that nobody set are not the default ones but all of the file's. */
 function tableNamesOf(env: Environment, values: Values, key: 'reaperTables' | 'workerTables'): string[] | null {
   const isSet = SETTINGS[key].names.some((name) => env[name] !== undefined)

@@ -1,4 +1,5 @@
 /** `doctor`: what stands against the tables, the server and the settings, and what mends it. */
+import { recoverySettings } from '../../config/config.ts'
 import { examine } from '../../db/doctor.ts'
 import { type CommandDefinition, EXIT } from '../command.ts'
 import { renderFindings } from '../doctor.ts'
@@ -10,12 +11,7 @@ export const doctor: CommandDefinition = {
     const { db, config, profiles, url } = await open({ tables: 'as they are', poolMax: 1, queryTimeoutSec: 30 })
     const findings = await examine(db, profiles, {
       url,
-      stages: config.stages,
-      leaseTimeoutSec: config.leaseTimeoutSec,
-      nullLeaseSec: config.reaper.nullLeaseSec,
-      queuedOrphanSec: config.reaper.queuedOrphanSec,
-      maxAttempts: config.maxAttempts,
-      backoffLadderMs: config.backoffLadderMs,
+      ...recoverySettings(config),
       prepare: config.database.prepare,
       hasDispatcher: config.queueProvider !== 'poll',
       warnings: config.warnings,

@@ -1,4 +1,5 @@
 /** `reap --once`: one pass of the reaper by hand, or with --dry-run what one would do. */
+import { recoverySettings } from '../../config/config.ts'
 import type { ReapedRow } from '../../db/reap.ts'
 import { createIsolation } from '../../reaper/isolation.ts'
 import { reapTable } from '../../reaper/reap.ts'
@@ -115,13 +116,7 @@ function watched({ db, config, profiles }: Session, table: string): Watched {
   const [found] = watchTables({
     db,
     tables: profiles.filter((profile) => profile.table === table),
-    heartbeatSec: config.heartbeatSec,
-    stages: config.stages,
-    leaseTimeoutSec: config.leaseTimeoutSec,
-    nullLeaseSec: config.reaper.nullLeaseSec,
-    queuedOrphanSec: config.reaper.queuedOrphanSec,
-    maxAttempts: config.maxAttempts,
-    backoffLadderMs: config.backoffLadderMs,
+    ...recoverySettings(config),
   })
   if (!found) throw new Error(`no table ${table}`)
   return found
