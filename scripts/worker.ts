@@ -1,7 +1,7 @@
 /** bun run start:worker: a supervisor, and under it the worker that runs the handlers of WORKER_HANDLERS. */
-import { recoverySettings } from '../src/config/config.ts'
 import { spawn } from 'node:child_process'
 
+import { recoverySettings } from '../src/config/config.ts'
 import { openDatabase } from '../src/db/client.ts'
 import { surviveLostSocketWrites } from '../src/db/crash-filter.ts'
 import { migrate } from '../src/db/migrate.ts'

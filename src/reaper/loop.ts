@@ -187,7 +187,12 @@ export function createReaper(options: ReaperOptions): Reaper {
   ): void {
     const requeued = moved?.requeuedIds.length ?? 0
     const failed = moved?.failedIds.length ?? 0
-    options.onPass?.({ table, at: new Date(), tookMs, outcome, requeued, failed, obstacle })
+    try {
+      options.onPass?.({ table, at: new Date(), tookMs, outcome, requeued, failed, obstacle })
+    } catch (error) {
+      // Whoever listens must not end the loop for everybody.
+      log.error({ table, error: describeError(error) }, 'onPass failed')
+    }
   }
 
   /** The usual pass finds nothing and costs one query. */

@@ -122,6 +122,26 @@ describe('the wake', () => {
   })
 })
 
+test('a listener of a pass that throws does not end the loop', async () => {
+  await using t = await freshDatabase()
+  let passes = 0
+  const reaper = createReaper({
+    db: t.open(),
+    tables: ['jobs'],
+    intervalSec: 0.2,
+    ...QUICK,
+    onPass() {
+      passes += 1
+      throw new Error('nobody listens')
+    },
+  })
+  reaper.start()
+  await eventually(() => passes >= 3)
+  const id = await insertJob(t.sql, 'jobs', EXPIRED)
+  await eventually(async () => (await readJob(t.sql, 'jobs', id)).status === 'queued', { withinMs: 30_000 })
+  await reaper.stop()
+}, 60_000)
+
 describe('several reapers', () => {
   test('Q16: a stranger who sits on the scan lock delays the work, but does not stop it', async () => {
     await using t = await freshDatabase()
