@@ -135,8 +135,9 @@ function record(row: ReapedRow, table: JobTable, result: ReaperResult, { log, me
     const labels = { table: table.name, stage: metrics?.stageLabel(row.stage) ?? '' }
     metrics?.count(isRequeued ? 'reaper_requeues_total' : 'reaper_failures_total', labels)
     if (isRequeued) metrics?.count('worker_recovered_jobs_total', { reason: row.rule })
-    const { id: jobId, rule: reason, attempt, holder, dueAt } = row
-    const stage = row.stage?.slice(0, 80)
+    const { id: jobId, rule: reason, attempt, dueAt } = row
+    // A row may say anything, at any length.
+    const [stage, holder] = [row.stage?.slice(0, 80), row.holder?.slice(0, 200) ?? null]
     log.info(
       { table: table.name, jobId, reason, attempt, holder, stage, dueAt },
       isRequeued ? 'job requeued' : 'job failed',
