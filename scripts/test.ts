@@ -1,17 +1,23 @@
 /** bun run test: one PostgreSQL for the whole run, all tests, and one plain line at the end. */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 import { startTestServer } from '../test/support/server.ts'
+
+/** Most of the time is spent waiting for leases to run out; more at once, and tests would take each other's time. */
+const PROCESSES = Math.min(3, availableParallelism())
 
 const folder = mkdtempSync(join(tmpdir(), 'leasehold-test-'))
 const report = join(folder, 'junit.xml')
 const server = await startTestServer(folder)
 const run = spawnSync(
   process.execPath,
-  ['test', '--timeout=60000', '--reporter=junit', `--reporter-outfile=${report}`, ...process.argv.slice(2)],
+  [
+    ...['test', '--timeout=60000', `--parallel=${PROCESSES}`],
+    ...['--reporter=junit', `--reporter-outfile=${report}`, ...process.argv.slice(2)],
+  ],
   {
     stdio: 'inherit',
     env: { ...process.env, TEST_SERVER_URL: server.url },
