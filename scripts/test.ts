@@ -12,17 +12,12 @@ const PROCESSES = Math.min(3, availableParallelism())
 const folder = mkdtempSync(join(tmpdir(), 'leasehold-test-'))
 const report = join(folder, 'junit.xml')
 const server = await startTestServer(folder)
-const run = spawnSync(
-  process.execPath,
-  [
-    ...['test', '--timeout=60000', `--parallel=${PROCESSES}`],
-    ...['--reporter=junit', `--reporter-outfile=${report}`, ...process.argv.slice(2)],
-  ],
-  {
-    stdio: 'inherit',
-    env: { ...process.env, TEST_SERVER_URL: server.url },
-  },
-)
+const options = ['--timeout=60000', `--parallel=${PROCESSES}`, '--reporter=junit', `--reporter-outfile=${report}`]
+const args = ['test', ...options, ...process.argv.slice(2)]
+const run = spawnSync(process.execPath, args, {
+  stdio: 'inherit',
+  env: { ...process.env, TEST_SERVER_URL: server.url },
+})
 await server.stop()
 
 const [tests = 0, failures = 0, skipped = 0] = readTotals(report)
