@@ -27,13 +27,14 @@ const db = openDatabase({ url: target.url, poolMax: 1, queryTimeoutSec: 2, appli
 if (target.isEmbedded) await migrate(db, target.url, migrationOf(config, profiles))
 
 // Answers from memory: the last look at the database's clock, some seconds old.
-let obstacle: string | null = null
-const look = setInterval(() => {
+let obstacle: string | null = 'no look at the database yet'
+const look = (): Promise<unknown> =>
   readClock(db).then(
     () => (obstacle = null),
     (error: unknown) => (obstacle = `waiting for the database at ${db.target}: ${describeError(error)}`),
   )
-}, 5000)
+void look()
+const looking = setInterval(() => void look(), 5000)
 
 const dashboard = await openDashboardOrExit(
   {
@@ -53,7 +54,7 @@ log.info({ tables, database: db.target, http: dashboard.url }, 'dashboard starte
 
 const signal = await stopped
 log.info({ signal }, 'stopping')
-clearInterval(look)
+clearInterval(looking)
 await dashboard.stop()
 await db.close()
 await target.stop()

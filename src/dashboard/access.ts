@@ -118,7 +118,9 @@ function isFromOurPage(request: Request, byCookie: boolean): boolean {
   const origin = request.headers.get('origin')
   if (origin === null) return !byCookie
   try {
-    return new URL(origin).host === request.headers.get('host')
+    // A default port may be said or left out.
+    const { protocol, host } = new URL(origin)
+    return host === new URL(`${protocol}//${request.headers.get('host') ?? ''}`).host
   } catch {
     return false
   }

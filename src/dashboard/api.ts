@@ -32,6 +32,7 @@ type Code =
   | 'DATABASE_AWAY'
   | 'TOO_SLOW'
   | 'FAILED'
+  | 'BROKE_OFF'
   | 'NO_SUCH_PATH'
   | 'NOT_JSON'
 type Answer = ServiceResult<unknown, Code>
@@ -54,6 +55,7 @@ const HTTP_STATUS: Record<Code, number> = {
   DATABASE_AWAY: 503,
   TOO_SLOW: 503,
   FAILED: 500,
+  BROKE_OFF: 503,
 }
 
 /** How often a page asks again; the server says so, so that all pages can be made more patient at once. */
@@ -85,9 +87,12 @@ export function createApi(options: ApiOptions): Api {
     if (!actor.ok) return actor
     const body = await readJson(request)
     if (!body.ok) return body
-    const answer = await write(body.value, actor.value)
-    cache.clear()
-    return answer
+    try {
+      return await write(body.value, actor.value)
+    } finally {
+      // Also when it broke off: something may have been done.
+      cache.clear()
+    }
   }
 
   async function answer(request: Request, url: URL): Promise<Response> {
@@ -193,8 +198,16 @@ function writesOf(operator: Operator): Record<string, Write> {
       const order = understand(ORDERS.actOnAll, body)
       if (!order.ok) return order
       const { action, reason, ...which } = order.value
-      const moved = await operator.actOnAll(action, which, { actor, reason })
-      return moved.ok ? success({ moved: moved.value }) : moved
+      let sofar = { moved: 0, refused: 0, why: null as string | null }
+      try {
+        const moved = await operator.actOnAll(action, which, { actor, reason }, (done, refused) => {
+          sofar = { moved: done, refused: refused.length, why: refused[0]?.why ?? null }
+        })
+        return moved.ok ? success({ ...sofar, moved: moved.value }) : moved
+      } catch (error) {
+        if (sofar.moved === 0) throw error
+        return refusal('BROKE_OFF', `${sofar.moved} jobs were moved, then: ${describeError(error)}`)
+      }
     },
   }
 }

@@ -1,6 +1,6 @@
 /** The events of a job, and how many of which kind were told lately. Reads only, and bounded. */
 import type { Database } from './client.ts'
-import { list, sql } from './sql.ts'
+import { type Fragment, list, sql } from './sql.ts'
 import type { JobTable } from './table.ts'
 
 export interface ToldEvent {
@@ -68,7 +68,8 @@ const READ_AT_MOST = 20_000
 
 /**
  * How often our events were told since the last reading, by type and minute. Null when the events table has no number to
- * go by. Events of the last seconds are left for the next time: one with a smaller number may not be committed yet.
+ * go by. Our events of the last seconds, and what stands behind them, are left for the next time: one with a smaller number
+ * may not be committed yet. Events of others, whatever time they speak of, hold nothing up.
  */
 export async function countTold(
   db: Database,
@@ -76,7 +77,8 @@ export async function countTold(
   after: string | null,
 ): Promise<ToldCounts | null> {
   if (!d.toldAfter) return null
-  const settled = sql`to_char(clock_timestamp() at time zone 'utc' - interval '5 seconds', 'YYYY-MM-DD"T"HH24:MI:SS')`
+  const at = (offset: string): Fragment =>
+    sql`to_char(clock_timestamp() at time zone 'utc' + ${offset}::interval, 'YYYY-MM-DD"T"HH24:MI:SS')`
   const rows = await db.query(
     (run) => run<{ type: string | null; minute: string | null; told: number; read: number; last: string }[]>`
       with recent as materialized (
@@ -85,7 +87,9 @@ export async function countTold(
       select left(data ->> 'type', 200) as type, left(data ->> 'at', 16) as minute,
         (count(*) filter (where is_ours))::int as told, count(*)::int as read, max(place)::text as last
       from recent
-      where coalesce(data ->> 'at' < ${settled}, true)
+      where place < coalesce(
+        (select min(place) from recent where is_ours and data ->> 'at' between ${at('-5 seconds')} and ${at('1 minute')}),
+        9223372036854775807)
       group by 1, 2`,
   )
   const cursor = rows.reduce<bigint | null>((most, { last }) => {

@@ -69,9 +69,13 @@ export async function actOnOne(
   const target = { id, seen: seen ?? { status, attempt, holder } }
   const moved = await refusedAsValue(each.handle.use((table) => moveOne(hands, each, table, action, target, deed)))
   if (!moved.ok) return moved
-  const after = await view(id)
-  if (moved.value.length === 0) return after ? changed(after, target.seen) : refusal('NOT_FOUND', `job ${id} is gone`)
+  if (moved.value.length === 0) {
+    const now = await view(id)
+    return now ? changed(now, target.seen) : refusal('NOT_FOUND', `job ${id} is gone`)
+  }
   await tell(hands, each, action, moved.value, deed)
+  // It is done, whether or not the database answers once more.
+  const after = await view(id).catch(() => null)
   return success({ table: each.name, id, action, job: after })
 }
 

@@ -89,7 +89,8 @@ export function listen({ host, port, maxBodyBytes, answer }: ListenOptions): Lis
   } catch (error) {
     const { code = '' } = error as { code?: string }
     if (code === 'EADDRINUSE') return refusal('PORT_TAKEN', `port ${port} is taken on ${host}: choose a free one`)
-    if (!['EADDRNOTAVAIL', 'ENXIO', 'EACCES', 'EINVAL'].includes(code)) throw error
+    if (code === 'EACCES') return refusal('PORT_TAKEN', `port ${port} is not ours to take: choose one above 1023`)
+    if (!['EADDRNOTAVAIL', 'ENXIO', 'EINVAL'].includes(code)) throw error
     const meant = 'expected an address of this machine, such as 127.0.0.1'
     return refusal('NO_SUCH_ADDRESS', `HTTP_HOST: ${meant}, got ${host}:${port} (${code})`)
   }

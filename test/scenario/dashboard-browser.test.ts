@@ -509,7 +509,7 @@ describe.if(BROWSER !== null)('in a browser', () => {
     const guest = await newPage()
     await guest.goto(closed.url + jobAddress(id))
     await see(/Actions are off here/, guest)
-    await see(`bun run cli retry ${id} --table jobs --reason "…"`, guest)
+    await see(`bun run cli retry ${id} --table jobs --reason '...'`, guest)
     expect(await guest.getByRole('button', { name: 'Retry' }).count()).toBe(0)
     await guest.close()
   })

@@ -259,7 +259,7 @@ describe('doing', () => {
       reason: 'disk is back',
     })
     const reply = await ask(`${dashboard.url}/api/act-on-all`, { method: 'POST', headers: BEARER, body })
-    expect(reply.json()).toEqual({ moved: 2 })
+    expect(reply.json()).toEqual({ moved: 2, refused: 0, why: null })
     const states = await Promise.all(ids.map(async (id) => (await readJob(database.sql, 'jobs', id)).status))
     expect(states.toSorted()).toEqual(['failed', 'queued', 'queued'])
   })
@@ -325,6 +325,15 @@ test('a table that is locked hides no other', async () => {
     await locker.unsafe('rollback')
     locker.release()
   }
+})
+
+test('behind a proxy that says the default port, the page is still the page', async () => {
+  await using named = openTestDashboard({ db: database.db, env: { OPERATOR_HOSTS: 'ops.example.com' } })
+  const body = JSON.stringify({ token: TOKEN, name: '' })
+  const headers = { 'content-type': 'application/json', host: 'ops.example.com:443', origin: 'https://ops.example.com' }
+  expect((await ask(`${named.url}/api/session`, { method: 'POST', headers, body })).status).toBe(200)
+  const foreign = { ...headers, origin: 'https://ops.example.com:8443' }
+  expect((await ask(`${named.url}/api/session`, { method: 'POST', headers: foreign, body })).status).toBe(403)
 })
 
 describe('by which name', () => {

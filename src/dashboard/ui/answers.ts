@@ -29,6 +29,12 @@ export type JobsAnswer = Json<JobPage>
 export type ReaperAnswer = { now: string; latest: Pass[] | null; eventful: Pass[] | null; settings: SettingInForce[] }
 export type PreviewAnswer = { rows: Json<ReapedRow>[] }
 export type Found = { table: string; id: string; status: string | null; word: string }[]
+export interface BulkAnswer {
+  moved: number
+  refused: number
+  /** Why the first of them was refused. */
+  why: string | null
+}
 export type { Action }
 
 export interface Session {

@@ -65,7 +65,7 @@ function Matching({
   return (
     <div class="matching">
       <p>
-        {data.count >= 100_000 ? 'More than 100,000 match' : `${data.count} ${data.count === 1 ? 'matches' : 'match'}`}
+        {data.count >= 100_000 ? '100,000 or more match' : `${data.count} ${data.count === 1 ? 'matches' : 'match'}`}
       </p>
       {action && (
         <BulkButton

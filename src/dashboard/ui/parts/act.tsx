@@ -1,7 +1,8 @@
 /** The buttons that change a job, and what each of them means: what will happen, and the same as a command. */
 import { useContext } from 'preact/hooks'
 
-import type { Action, Job } from '../answers.ts'
+import { commandFor, commandForAll } from '../../../operator/command.ts'
+import type { Action, BulkAnswer, Job } from '../answers.ts'
 import { order } from '../api.ts'
 import { type Order, SessionContext } from '../session.ts'
 
@@ -52,13 +53,14 @@ export function JobActions({ job, actions, onDone }: JobActionsProps): preact.JS
 }
 
 /** Made of the job as it is now: the page is renewed behind the window, and what has changed since must not be acted on. */
-function orderFor(action: Action, { table, id, status, attempt, holder }: Job, onDone: () => void): Order {
+function orderFor(action: Action, job: Job, onDone: () => void): Order {
+  const { table, id, status, attempt, holder } = job
   const { verb, effect, done } = ACTION_WORDS[action]
   return {
     title: `${verb} job ${id}?`,
     effect,
     verb,
-    command: `bun run cli ${action} ${shellWord(id)} --table ${shellWord(table)} --reason "…"`,
+    command: `bun run cli ${commandFor(action, job)}`,
     async send(reason) {
       await order('/api/act', { action, table, id, seen: { status, attempt, holder }, reason })
       onDone()
@@ -95,19 +97,15 @@ function orderForAll({ action, table, filter, count }: Group, onDone: () => void
     title: `${verb} ${jobs}${which === '' ? '' : ` with ${which}`}?`,
     effect: BULK_EFFECTS[action],
     verb: `${verb} ${count}`,
-    command: bulkCommand(action, table, given),
+    command: `bun run cli ${commandForAll(action, table, filter)}`,
     async send(reason) {
       const request = { action, table, filter, atMost: count, reason }
-      const { moved } = await order<{ moved: number }>('/api/act-on-all', request)
+      const { moved, refused, why } = await order<BulkAnswer>('/api/act-on-all', request)
       onDone()
-      return `${done}: ${moved} of ${count} jobs.`
+      const rest = why === null ? '' : ` ${refused} resisted, the first with: ${why}`
+      return `${done}: ${moved} of ${count} jobs.${rest}`
     },
   }
-}
-
-function bulkCommand(action: string, table: string, given: [string, string | null][]): string {
-  const options = given.map(([key, value]) => `--${key} ${shellWord(value ?? '')}`)
-  return `bun run cli ${[action, '--table', shellWord(table), ...options].join(' ')} --reason "…" --yes`
 }
 
 const BULK_EFFECTS = {
@@ -125,9 +123,4 @@ export function ActionsHint({ command }: { command: string }): preact.JSX.Elemen
       <code>{command}</code>
     </p>
   )
-}
-
-/** One word to a shell, whatever an id or a stage is made of. */
-function shellWord(text: string): string {
-  return /^[\w./:@-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 }

@@ -5,7 +5,7 @@ import type { Job } from '../answers.ts'
 const WIDTH = 100
 
 export function LeaseBar({ job, now }: { job: Job; now: number }): preact.JSX.Element {
-  if (job.endsAt === null) return <span class="muted">no lease yet: the reaper grants one</span>
+  if (job.endsAt === null) return <span class="muted">nothing in the row tells its age</span>
   const leftSec = (Date.parse(job.endsAt) - now) / 1000
   const begun = Math.max(...[job.heartbeatAt, job.startedAt].map((at) => (at === null ? -Infinity : Date.parse(at))))
   const wholeSec = Number.isFinite(begun) ? (Date.parse(job.endsAt) - begun) / 1000 : null

@@ -22,6 +22,8 @@ export function OrderWindow({ order, onClose }: { order: Order; onClose: () => v
     setBusy(true)
     try {
       say(await order.send(reason.trim()))
+      // Closed meanwhile, another window may be open by now.
+      if (!isOpen.current) return
       onClose()
       // Its button may be gone with the next answer; the heading is not.
       window.setTimeout(() => document.querySelector<HTMLElement>('h1')?.focus())
