@@ -60,8 +60,8 @@ function tableMeant({ table }: BulkOptions, tables: readonly string[]): string {
   throw new UsageError(`expected --table with it, one of ${tables.join(', ')}`)
 }
 
-function sameWithYes(action: BulkAction, table: string, { code, stage, reason, actor }: BulkOptions): string {
-  const given = Object.entries({ table, code, stage, reason, actor })
+function sameWithYes(action: BulkAction, table: string, { code, stage, holder, reason, actor }: BulkOptions): string {
+  const given = Object.entries({ table, code, stage, holder, reason, actor })
   const options = given.flatMap(([name, value]) => (value === undefined ? [] : [`--${name} ${shellWord(value)}`]))
   return `${action} ${options.join(' ')} --yes`
 }

@@ -14,6 +14,7 @@ export function addFilter(command: Command): Command {
   return command
     .option('--stage <stage>', `of this stage${OR_NONE}`)
     .option('--code <code>', `with this fail code${OR_NONE}`)
+    .option('--holder <holder>', `held by this worker${OR_NONE}`)
 }
 
 export interface FilterOptions {

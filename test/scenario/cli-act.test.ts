@@ -174,6 +174,21 @@ describe.each(TEAMS.filter((_, at) => at === 1 || at === 2))('$title', (team) =>
     expect((await t.read(running)).status).toBe('processing')
   })
 
+  test('all of one holder are counted, and done, without those of another', async () => {
+    await clear()
+    // A worker of the team's own may leave its name behind when it fails a job.
+    const [mine, other] = [
+      await t.put({ ...FAILED, holder: `'host-1-aaaa'` }),
+      await t.put({ ...FAILED, holder: `'host-2-bbbb'` }),
+    ]
+    const counted = await cli('retry', '--holder', 'host-1-aaaa', ...WHY)
+    expect([counted.code, counted.stderr]).toEqual([2, expect.stringContaining(`1 failed job in ${table} match`)])
+    const done = await cli(...commandIn(counted.stderr, 'retry'))
+    expect([done.code, done.stdout]).toEqual([0, `retried 1 of 1 failed job in ${table}\n`])
+    expect([(await t.read(mine)).status, (await t.read(other)).status]).toEqual(['queued', 'failed'])
+    await cli('retry', other, ...WHY)
+  })
+
   test('a row that a trigger of the team refuses is named, and the others are done', async () => {
     await clear()
     const ids = await Promise.all([1, 2, 3].map(() => t.put(FAILED)))

@@ -41,12 +41,12 @@ function acting(
       addFilter(addActing(command)).option('--yes', 'do it to all that match, without only showing how many'),
     async run(context) {
       const { args, options } = context
-      const { table, code, stage, seen } = options
-      const isFiltered = code !== undefined || stage !== undefined
-      if (args.length > 0 && isFiltered) throw new UsageError('expected ids, or --code and --stage, not both')
+      const { table, code, stage, holder, seen } = options
+      const isFiltered = [code, stage, holder].some((each) => each !== undefined)
+      if (args.length > 0 && isFiltered) throw new UsageError('expected ids, or --code, --stage and --holder, not both')
       if (args.length === 0 && seen !== undefined) throw new UsageError('--seen: expected an id with it')
       if (args.length === 0 && !isFiltered && table === undefined) {
-        throw new UsageError('expected the ids of jobs, or --table, --code or --stage for all that match')
+        throw new UsageError('expected the ids of jobs, or --table, --code, --stage or --holder for all that match')
       }
       // Before a database is asked for anything.
       deedOf(context)

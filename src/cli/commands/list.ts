@@ -20,7 +20,6 @@ export const list: CommandDefinition<Options> = {
   examples: ['list --status failed --code TIMEOUT', `list --table jobs --status processing --stage ''`],
   configure: (command) =>
     addFilter(command.option(...TABLE).option('--status <status>', 'queued, processing, done or failed'))
-      .option('--holder <holder>', `held by this worker; '' for nobody`)
       .option('--after <id>', 'go on behind this id: the last one of the page before')
       .option('--limit <n>', 'at most so many of each table', wholeNumber(1, 500), 50),
   async run(context) {
