@@ -68,7 +68,7 @@ function programFor(host: Host, run: (definition: CommandDefinition, command: Co
 /** What an action that was begun gets to end well after the first Ctrl-C. */
 const GRACE_MS = 2000
 /** A person who has seen nothing for this long is told that we are still there. */
-const PATIENCE_MS = 2000
+const PATIENCE_MS = 1000
 
 async function perform(definition: CommandDefinition, command: Command, host: Host): Promise<Exit> {
   const options = command.optsWithGlobals<{ json?: true; color: boolean }>()
