@@ -1,6 +1,7 @@
 /** A job in the few words of a table's cells. */
 import type { JobView } from '../db/job-view.ts'
 import { duration } from '../job/duration.ts'
+import { shareLeft } from '../operator/time-left.ts'
 import type { Style } from './output.ts'
 import type { Column } from './table.ts'
 
@@ -51,17 +52,8 @@ export function secondsBetween(from: Date, to: Date): number {
   return (to.getTime() - from.getTime()) / 1000
 }
 
-/** How much of its time a running job has left, from 0 to 1; null when nothing tells. */
-export function shareLeft({ endsAt, now, heartbeatAt, startedAt, rule }: JobView): number | null {
-  if (!endsAt) return null
-  const from = rule === 'run_deadline' ? startedAt : (heartbeatAt ?? startedAt)
-  const whole = from ? secondsBetween(from, endsAt) : 0
-  if (whole <= 0) return null
-  return Math.min(1, Math.max(0, secondsBetween(now, endsAt) / whole))
-}
-
 export function urgency(job: JobView): Style | null {
-  const share = shareLeft(job)
+  const share = shareLeft(job, job.now.getTime())
   if (share === null) return job.endsAt && job.endsAt > job.now ? null : 'red'
   return share === 0 ? 'red' : share < 1 / 3 ? 'yellow' : 'green'
 }

@@ -2,8 +2,9 @@
 import type { JobView } from '../../db/job-view.ts'
 import { soonestFirst } from '../../operator/operator.ts'
 import { acrossTables } from '../across.ts'
+import { shareLeft } from '../../operator/time-left.ts'
 import type { CommandDefinition } from '../command.ts'
-import { age, ATTEMPT, HOLDER, ID, leftWords, shareLeft, STAGE, TABLE_NAME, urgency } from '../job-words.ts'
+import { age, ATTEMPT, HOLDER, ID, leftWords, STAGE, TABLE_NAME, urgency } from '../job-words.ts'
 import { orNone, TABLE, wholeNumber } from '../options.ts'
 import type { Column } from '../table.ts'
 
@@ -46,7 +47,7 @@ const BAR_CELLS = 10
 const BAR: Column<JobView> = {
   title: 'time left',
   value(job) {
-    const share = shareLeft(job)
+    const share = shareLeft(job, job.now.getTime())
     if (share === null) return job.endsAt ? '' : '?'.repeat(BAR_CELLS)
     const full = Math.ceil(share * BAR_CELLS)
     return '█'.repeat(full) + '░'.repeat(BAR_CELLS - full)

@@ -1,5 +1,6 @@
 /** How much of its time a running job has left, as a bar and in words. */
 import { duration } from '../../../job/duration.ts'
+import { shareLeft } from '../../../operator/time-left.ts'
 import type { Job } from '../answers.ts'
 
 const WIDTH = 100
@@ -7,11 +8,8 @@ const WIDTH = 100
 export function LeaseBar({ job, now }: { job: Job; now: number }): preact.JSX.Element {
   if (job.endsAt === null) return <span class="muted">nothing in the row tells its age</span>
   const leftSec = (Date.parse(job.endsAt) - now) / 1000
-  const begun = Math.max(...[job.heartbeatAt, job.startedAt].map((at) => (at === null ? -Infinity : Date.parse(at))))
-  const wholeSec = Number.isFinite(begun) ? (Date.parse(job.endsAt) - begun) / 1000 : null
-  const share =
-    wholeSec === null || wholeSec <= 0 ? (leftSec > 0 ? 1 : 0) : Math.min(1, Math.max(0, leftSec / wholeSec))
-  const level = leftSec <= 0 ? 'over' : share < 0.34 ? 'low' : 'fine'
+  const share = shareLeft(job, now) ?? (leftSec > 0 ? 1 : 0)
+  const level = leftSec <= 0 ? 'over' : share < 1 / 3 ? 'low' : 'fine'
   return (
     <span class={`lease ${level}`}>
       <svg class="bar" viewBox={`0 0 ${WIDTH} 8`} preserveAspectRatio="none" aria-hidden="true">
