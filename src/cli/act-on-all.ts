@@ -4,7 +4,7 @@ import { BULK_STATUS, type BulkAction } from '../operator/operator.ts'
 import { type ActingOptions, deedOf } from './acting.ts'
 import { type Context, EXIT, type Exit, UsageError } from './command.ts'
 import { type FilterOptions, filterOf, tableNamed } from './options.ts'
-import { progress } from './progress.ts'
+import { once, progress } from './progress.ts'
 import type { Session } from './session.ts'
 import { harmless, shellWord } from './text.ts'
 
@@ -15,7 +15,7 @@ export async function actOnAllMatching(
   context: Context<BulkOptions>,
   action: BulkAction,
 ): Promise<Exit> {
-  const { out, options, host } = context
+  const { out, options, host, ifAbandoned } = context
   const { operator } = session
   const deed = deedOf(context)
   const table = tableMeant(options, operator.tables)
@@ -37,19 +37,40 @@ export async function actOnAllMatching(
   const tellProgress = progress(out)
   let refused: readonly { id: string; why: string }[] = []
   let moved = 0
-  const answer = await operator.actOnAll(action, { table, filter, atMost: matched }, deed, (so, far) => {
-    ;[moved, refused] = [so, far]
-    tellProgress(`${DONE[action]} ${so} of ${matched}`)
-    if (host.stopped.aborted) out.say(`Stopped: ${DONE[action]} ${so} of ${matched}.`)
-    host.stopped.throwIfAborted()
+  const tellRefused = (): void => {
+    for (const { id, why } of refused)
+      out.say(`${action}: ${harmless(id)}: the table refuses it: ${harmless(why, 500)}`)
+  }
+  // What was done before it stopped stays done, and has to be told.
+  const tellStopped = once((more: string) => {
+    tellRefused()
+    if (out.isJson) out.json({ action, table, matched, moved, refused })
+    out.say(`Stopped: ${DONE[action]} ${moved} of ${matched}${more}.`)
   })
-  for (const { id, why } of refused) out.say(`${action}: ${harmless(id)}: the table refuses it: ${harmless(why, 500)}`)
+  ifAbandoned(() => tellStopped('; what becomes of the batch under way is not known'))
+  const answer = await operator
+    .actOnAll(action, { table, filter, atMost: matched }, deed, (so, far) => {
+      ;[moved, refused] = [so, far]
+      tellProgress(`${DONE[action]} ${so} of ${matched}`)
+      host.stopped.throwIfAborted()
+    })
+    .catch((error: unknown) => {
+      tellStopped('')
+      throw error
+    })
+  tellRefused()
   if (!answer.ok && refused.length === 0) out.say(`${action}: ${harmless(answer.error, 2000)}`)
   if (out.isJson) out.json({ action, table, matched, moved, refused })
   else out.print(`${DONE[action]} ${moved} of ${many}\n`)
-  if (moved < matched && refused.length === 0) out.say('The others have changed meanwhile, or cannot be moved.')
+  const others = matched - moved - refused.length
+  if (others > 0 && refused.length >= MANY_REFUSED) {
+    out.say(`Stopped after ${refused.length} refusals: that is hardly the rows. ${others} were not moved.`)
+  } else if (others > 0) out.say('The others have changed meanwhile, or cannot be moved.')
   return moved < matched ? EXIT.unwell : EXIT.done
 }
+
+/** As many as the operator puts up with; it tries no further then. */
+const MANY_REFUSED = 20
 
 const DONE: Record<BulkAction, string> = { retry: 'retried', cancel: 'cancelled' }
 

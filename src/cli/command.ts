@@ -41,6 +41,8 @@ export interface Context<Options extends object = object> {
   out: Output
   /** Settings, tables, database and operator. Closed when the command has ended. */
   open: (opening?: Opening) => Promise<Session>
+  /** Said when somebody presses Ctrl-C and what is under way does not end in its grace: how far it came. */
+  ifAbandoned: (sayHowFar: () => void) => void
 }
 
 /** Thrown for words on the command line that cannot be meant. */

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { Command, CommanderError } from 'commander'
 
-import { EXIT, type CommandDefinition, type Exit } from './command.ts'
+import { EXIT, type CommandDefinition, type Context, type Exit } from './command.ts'
 import { COMMANDS } from './commands.ts'
 import { explainFailure, explainUsage } from './failure.ts'
 import type { Host } from './host.ts'
@@ -75,6 +75,7 @@ async function perform(definition: CommandDefinition, command: Command, host: Ho
   const out = createOutput({ isJson: options.json === true, hasColour: host.hasColour && options.color })
   const sessions: Promise<Session>[] = []
   let isActing = false
+  let sayHowFar = (): void => undefined
   const open = (opening: Opening = {}): Promise<Session> => {
     isActing = opening.isActing ?? false
     const session = openSession(host, opening)
@@ -85,8 +86,10 @@ async function perform(definition: CommandDefinition, command: Command, host: Ho
     if (!out.hasSpoken()) out.say(`${command.name()}: waiting for the database, which has not answered yet`)
   }, PATIENCE_MS)
   try {
-    const running = definition.run({ args: command.args, options, host, out, open })
-    return await Promise.race([running, abandoned(host.stopped, () => definition.graceMs ?? (isActing ? GRACE_MS : 0))])
+    const ifAbandoned: Context['ifAbandoned'] = (say) => (sayHowFar = say)
+    const running = definition.run({ args: command.args, options, host, out, open, ifAbandoned })
+    const graceMs = (): number => definition.graceMs ?? (isActing ? GRACE_MS : 0)
+    return await Promise.race([running, abandoned(host.stopped, graceMs, () => sayHowFar())])
   } catch (error) {
     const failure = explainFailure(error, { host, command: command.name() })
     if (!host.stopped.aborted) out.say(failure.text)
@@ -101,8 +104,9 @@ async function perform(definition: CommandDefinition, command: Command, host: Ho
   }
 }
 
-async function abandoned(stopped: AbortSignal, graceMs: () => number): Promise<Exit> {
+async function abandoned(stopped: AbortSignal, graceMs: () => number, sayHowFar: () => void): Promise<Exit> {
   await new Promise((done) => stopped.addEventListener('abort', done, { once: true }))
   await sleep(graceMs())
+  sayHowFar()
   return EXIT.unwell
 }

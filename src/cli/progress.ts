@@ -11,3 +11,12 @@ export function progress({ say }: Pick<Output, 'say'>): (line: string) => void {
     say(line)
   }
 }
+
+/** What is given up may still come to its end while its connection is closed; it is told only once. */
+export function once<Words extends unknown[]>(tell: (...words: Words) => void): (...words: Words) => void {
+  let isTold = false
+  return (...words) => {
+    if (!isTold) tell(...words)
+    isTold = true
+  }
+}

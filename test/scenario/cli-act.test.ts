@@ -1,12 +1,13 @@
 /** What `leasehold` does to jobs by hand: only what was meant, with who and why in the job's events, and never unasked. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 
+import type { Sql } from '../../src/db/sql.ts'
 import { createLeases, type Leases } from '../../src/worker/lease.ts'
 import { type Cli, cliFor, commandIn, runCli, spawnCli } from '../support/cli.ts'
 import { freshDatabase } from '../support/database.ts'
 import { eventually } from '../support/eventually.ts'
 import { type CanonicalColumns, TEAMS, type TeamDatabase, teamDatabase } from '../support/profiles.ts'
-import { EXPIRED, HELD as OUR_HELD, insertJob, insertMany, readJob } from '../support/rows.ts'
+import { type Columns, EXPIRED, HELD as OUR_HELD, insertJob, insertMany, readJob } from '../support/rows.ts'
 import { brokenInvariants } from '../support/witness.ts'
 
 const WHY = ['--reason', 'the disk was full']
@@ -24,6 +25,18 @@ const HELD: CanonicalColumns = {
   leaseExpiresAt: `now() + interval '1 minute'`,
   heartbeatAt: 'now()',
   startedAt: 'now()',
+}
+
+const FAILED_ROW: Columns = { status: `'failed'`, attempt_count: '3', max_attempts: '3' }
+
+/** Each statement that updates jobs takes so many seconds longer. */
+async function slowDown(sql: Sql, seconds: string): Promise<void> {
+  await sql
+    .unsafe(
+      `create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(${seconds}); return null; end $$;
+      create trigger slow before update on jobs for each statement execute function slow();`,
+    )
+    .simple()
 }
 
 describe.each(TEAMS.filter((_, at) => at === 1 || at === 2))('$title', (team) => {
@@ -230,6 +243,38 @@ describe('an id that stands in two tables', () => {
     expect((await readJob(t.sql, 'asr_jobs', id)).status).toBe('processing')
     expect((await readJob(t.sql, 'jobs', id)).status).toBe('queued')
   })
+
+  test('keeps those before it from being done: it is found out first', async () => {
+    await using t = await freshDatabase()
+    const one = await insertJob(t.sql, 'jobs', FAILED_ROW)
+    const both = await insertJob(t.sql, 'jobs', FAILED_ROW)
+    await insertJob(t.sql, 'asr_jobs', { id: `'${both}'`, ...FAILED_ROW })
+    const answer = await runCli(['retry', one, both, ...WHY], { DATABASE_URL: t.url })
+    expect([answer.code, answer.stderr]).toEqual([2, expect.stringContaining('say which with --table')])
+    expect((await readJob(t.sql, 'jobs', one)).status).toBe('failed')
+  })
+})
+
+test('when the database does not answer for one of several ids, what was done before it is told', async () => {
+  await using t = await freshDatabase()
+  const ids = await Promise.all(Array.from({ length: 5 }, () => insertJob(t.sql, 'jobs', FAILED_ROW)))
+  const [one = '', two = '', third = ''] = ids
+  const [locked, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const locker = t.sql.begin(async (host) => {
+    await host`select from jobs where id::text = ${third} for update`
+    locked.resolve()
+    await release.promise
+  })
+  await locked.promise
+  const env = { DATABASE_URL: t.url, QUERY_TIMEOUT_SEC: '1', REAPER_TABLES: 'jobs' }
+  const answer = await runCli(['retry', ...ids, ...WHY], env)
+  const json = await runCli(['retry', two, third, ...WHY, '--json'], env)
+  release.resolve()
+  await locker
+  expect([answer.code, answer.rows.map(([id]) => id)]).toEqual([4, [one, two]])
+  expect(answer.stderr).toContain(`${third}: what became of it is not known; 2 after it were not tried`)
+  expect(answer.stderr).toContain('the database took too long')
+  expect([json.code, json.json()]).toMatchObject([4, { done: [{ id: two }], refused: [] }])
 })
 
 test('what is retried is offered through pg-boss, where workers are fed by it', async () => {
@@ -246,14 +291,9 @@ test('what is retried is offered through pg-boss, where workers are fed by it', 
 describe('a bulk action', () => {
   test('that is stopped half-way says how far it came, and leaves whole batches', async () => {
     await using t = await freshDatabase()
-    await insertMany(t.sql, 'jobs', 4000, { status: `'failed'`, attempt_count: '3', max_attempts: '3' })
-    // Slow enough to be caught in the middle: half a millisecond for each row.
-    await t.sql
-      .unsafe(
-        `create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(0.0005); return new; end $$;
-        create trigger slow before update on jobs for each row execute function slow();`,
-      )
-      .simple()
+    await insertMany(t.sql, 'jobs', 8000, { status: `'failed'`, attempt_count: '3', max_attempts: '3' })
+    // Slow enough to be caught in the middle of eight seconds, and each batch quick enough to end in its grace.
+    await slowDown(t.sql, '0.5')
     const child = spawnCli(['retry', '--table', 'jobs', ...WHY, '--yes'], { DATABASE_URL: t.url })
     let stderr = ''
     child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
@@ -261,11 +301,40 @@ describe('a bulk action', () => {
     await eventually(() => stderr.includes('retried '), { what: 'progress' })
     child.kill('SIGINT')
     expect(await ended).toBe(130)
-    const told = Number(/Stopped: retried (\d+) of 4000/.exec(stderr)?.[1])
+    const told = Number(/Stopped: retried (\d+) of 8000/.exec(stderr)?.[1])
     const [row] = await t.sql`select count(*)::int as queued from jobs where status = 'queued'`
     expect(told).toBe(row?.queued as number)
-    expect(told).toBeLessThan(4000)
+    expect(told).toBeLessThan(8000)
     expect(told % 500).toBe(0)
+  })
+
+  test('whose batch does not end in its grace says how far it had come', async () => {
+    await using t = await freshDatabase()
+    await insertMany(t.sql, 'jobs', 1500, { status: `'failed'`, attempt_count: '3', max_attempts: '3' })
+    await t.sql`create sequence batch`
+    await slowDown(t.sql, `case nextval('batch') when 1 then 1.1 else 9 end`)
+    const child = spawnCli(['retry', '--table', 'jobs', ...WHY, '--yes'], { DATABASE_URL: t.url })
+    let stderr = ''
+    child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
+    const ended = new Promise((done) => child.once('close', done))
+    await eventually(() => stderr.includes('retried 500'), { what: 'the first batch' })
+    child.kill('SIGINT')
+    expect(await ended).toBe(130)
+    expect(stderr).toContain('Stopped: retried 500 of 1500; what becomes of the batch under way is not known.')
+  })
+
+  test('stops when many rows are refused, and says why', async () => {
+    await using t = await freshDatabase()
+    await insertMany(t.sql, 'jobs', 600, { status: `'failed'`, attempt_count: '3', max_attempts: '3' })
+    await t.sql
+      .unsafe(
+        `create function no_way() returns trigger language plpgsql as $$ begin raise exception 'none of these'; end $$;
+        create trigger no_way before update on jobs for each row execute function no_way();`,
+      )
+      .simple()
+    const answer = await runCli(['retry', '--table', 'jobs', ...WHY, '--yes'], { DATABASE_URL: t.url })
+    expect([answer.code, answer.stdout]).toEqual([1, 'retried 0 of 600 failed jobs in jobs\n'])
+    expect(answer.stderr).toContain('Stopped after 20 refusals: that is hardly the rows. 580 were not moved.')
   })
 
   test('moves what ran out of time with reap --once, by its rules', async () => {
