@@ -14,7 +14,7 @@ import { eventually } from '../support/eventually.ts'
 import { openFolder } from '../support/open-folder.ts'
 import { isAlive } from '../support/processes.ts'
 import { ROOT, runProgram } from '../support/program.ts'
-import { HELD, insertJob } from '../support/rows.ts'
+import { EXPIRED, HELD, insertJob } from '../support/rows.ts'
 
 let t: TestDatabase
 let env: Record<string, string>
@@ -223,6 +223,34 @@ describe('a database that is not there', () => {
     await locker
     expect([list.code, list.stderr]).toEqual([4, expect.stringContaining('the database took too long')])
     expect([status.code, status.stdout]).toEqual([1, expect.stringContaining('jobs: DEADLINE')])
+  })
+
+  test('one table of several that somebody locks hides none of the others, and is named', async () => {
+    await using u = await freshDatabase()
+    const over = await insertJob(u.sql, 'jobs', { ...EXPIRED, last_heartbeat_at: 'now()' })
+    await insertJob(u.sql, 'jobs', { status: `'failed'`, attempt_count: '3', fail_code: `'DISK'` })
+    const [locked, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    const locker = u.sql.begin(async (host) => {
+      await host`lock table asr_jobs in access exclusive mode`
+      locked.resolve()
+      await release.promise
+    })
+    await locked.promise
+    const slow = { DATABASE_URL: u.url, QUERY_TIMEOUT_SEC: '1' }
+    const look = [['leases'], ['list'], ['failures'], ['workers'], ['leases', '--json']]
+    const answers = await Promise.all(look.map((args) => runCli(args, slow)))
+    const reaped = await runCli(['reap', '--once'], slow)
+    release.resolve()
+    await locker
+    for (const [at, { code, stdout, stderr }] of answers.entries()) {
+      expect([look[at], code]).toEqual([look[at], 1])
+      expect(stdout).toContain(['leases', 'list'].includes(look[at]?.[0] ?? '') ? over : 'jobs\t')
+      expect(stderr).toContain('asr_jobs: the database took too long')
+    }
+    expect(answers[4]?.json()).toMatchObject({ refused: [{ table: 'asr_jobs' }] })
+    // What was moved in one table is told, whatever becomes of the other.
+    expect([reaped.code, reaped.rows.map(([id]) => id)]).toEqual([1, [over]])
+    expect(reaped.stderr).toContain('asr_jobs: the database took too long')
   })
 })
 

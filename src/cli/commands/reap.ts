@@ -9,7 +9,7 @@ import { acrossTables } from '../across.ts'
 import { type CommandDefinition, type Context, EXIT, UsageError } from '../command.ts'
 import { TABLE } from '../options.ts'
 import type { Output } from '../output.ts'
-import { progress } from '../progress.ts'
+import { once, progress } from '../progress.ts'
 import type { Session } from '../session.ts'
 import type { Column } from '../table.ts'
 
@@ -29,56 +29,68 @@ export const reap: CommandDefinition<Options> = {
       .option('--dry-run', 'only show what a pass would do now, and by which rule')
       .option(...TABLE),
   async run(context) {
-    const { options, open, out } = context
+    const { options, open, out, ifAbandoned } = context
     if (!options.once) throw new UsageError('expected --once; the reaper that stays is bun run start:reaper')
     const isDry = options.dryRun ?? false
     const session = await open({ isActing: !isDry })
-    const { answers, refused, exit } = await acrossTables(session, context, (table) =>
-      isDry ? preview(session, table) : pass(session, context, table),
-    )
-    const jobs = answers.flatMap((each) => each.jobs)
-    const setAside = answers.flatMap((each) => each.setAside)
-    const isWhole = setAside.length === 0
-    if (out.isJson) {
-      out.json({ isDryRun: isDry, jobs, setAside, refused })
-      return isWhole ? exit : EXIT.unwell
-    }
-    out.table(COLUMNS, jobs)
-    const having = (outcome: ReapedJob['outcome']): number => jobs.filter((job) => job.outcome === outcome).length
-    const would = isDry ? 'would be ' : ''
-    out.say(
-      jobs.length === 0
-        ? 'No job has run out of time.'
-        : `${having('requeued')} ${would}requeued, ${having('failed')} ${would}failed.`,
-    )
-    await saySpared(session, context)
-    return isWhole ? exit : EXIT.unwell
+    const passed: Passed = { jobs: [], setAside: [] }
+    const report = once((refused: object[], isWhole: boolean) => tell(context, passed, refused, isWhole))
+    if (!isDry) ifAbandoned(() => report([], false))
+    const { refused, exit } = await acrossTables(session, context, (table) =>
+      isDry ? preview(session, table, passed) : pass(session, context, table, passed),
+    ).catch((error: unknown) => {
+      // What was moved before stays moved, and has to be told.
+      if (passed.jobs.length > 0) report([], false)
+      throw error
+    })
+    report(refused, refused.length === 0)
+    if (!out.isJson) await saySpared(session, context)
+    return passed.setAside.length === 0 ? exit : EXIT.unwell
   },
 }
 
 type ReapedJob = ReapedRow & { table: string }
 
+/** Of all tables, as it grows. */
 interface Passed {
   jobs: ReapedJob[]
   /** Jobs that break their statement: a constraint or trigger of the table refuses them. */
   setAside: { table: string; id: string }[]
 }
 
+function tell(
+  { out, options }: Context<Options>,
+  { jobs, setAside }: Passed,
+  refused: object[],
+  isWhole: boolean,
+): void {
+  const isDry = options.dryRun ?? false
+  if (out.isJson) {
+    out.json({ isDryRun: isDry, jobs, setAside, refused })
+    return
+  }
+  out.table(COLUMNS, jobs)
+  const having = (outcome: ReapedJob['outcome']): number => jobs.filter((job) => job.outcome === outcome).length
+  const would = isDry ? 'would be ' : ''
+  if (jobs.length > 0) out.say(`${having('requeued')} ${would}requeued, ${having('failed')} ${would}failed.`)
+  else if (isWhole) out.say('No job has run out of time.')
+}
+
 /** A preview of more than this is no longer read by anybody. */
 const MOST_SHOWN = 10_000
 
-async function preview({ operator }: Session, table: string): Promise<Passed> {
+async function preview({ operator }: Session, table: string, { jobs }: Passed): Promise<void> {
   const rows = await operator.dryRun(table, MOST_SHOWN)
-  return { jobs: rows.map((row) => ({ table, ...row })), setAside: [] }
+  jobs.push(...rows.map((row) => ({ table, ...row })))
 }
 
 /** With the grace that the service gives: whoever does this by hand mostly does it when something has just been down. */
-async function pass(session: Session, { out, host }: Context, table: string): Promise<Passed> {
+async function pass(session: Session, { out, host }: Context, table: string, passed: Passed): Promise<void> {
   const { db, config, dispatch } = session
   const { handle, settings } = watched(session, table)
   const { batchSize } = config.reaper
   const isolation = createIsolation(Infinity)
-  const jobs: ReapedJob[] = []
+  let moved = 0
   const tellProgress = progress(out)
   await handle.use((opened) =>
     reapTable(
@@ -92,15 +104,16 @@ async function pass(session: Session, { out, host }: Context, table: string): Pr
         signal: host.stopped,
         log: warningsTo(out),
         batch: { size: batchSize, limit: batchSize },
-        onBatch(moved) {
-          jobs.push(...moved.map((row) => ({ table, ...row })))
-          tellProgress(`${table}: ${jobs.length} so far`)
+        onBatch(rows) {
+          passed.jobs.push(...rows.map((row) => ({ table, ...row })))
+          moved += rows.length
+          tellProgress(`${table}: ${moved} so far`)
         },
       },
       { yieldToOthers: false },
     ),
   )
-  return { jobs, setAside: isolation.ids().map((id) => ({ table, id })) }
+  passed.setAside.push(...isolation.ids().map((id) => ({ table, id })))
 }
 
 /** Of what a pass tells its log, a person needs only what went wrong. */
