@@ -237,13 +237,25 @@ describe.each(TEAMS.filter((_, at) => at === 1 || at === 3))('$title', (team) =>
 
   test('drain --plan says what a deploy would interrupt', async () => {
     await clear()
-    expect((await cli('drain', '--plan')).stdout).toBe('Nothing is running: a deploy interrupts nothing.\n')
+    const NOTHING = 'A deploy interrupts nothing: no job is running that has time left.\n'
+    expect((await cli('drain', '--plan')).stdout).toBe(NOTHING)
+    await t.put(OVER)
+    expect((await cli('drain', '--plan')).stdout).toBe(NOTHING)
     const id = await t.put(HELD)
     const answer = await cli('drain', '--plan')
     expect(answer.stdout).toContain('0 of 1 running jobs finish within 25 s')
     expect(answer.stdout).toContain(`${id}\t${table}\tclip\thost-4711-k3f9\t3 min`)
     const { jobs } = (await cli('drain', '--plan', '--timeout', '0', '--json')).json() as { jobs: object[] }
     expect(jobs).toMatchObject([{ id, table }])
+  })
+
+  test('drain --plan counts all jobs, and says when it shows only some', async () => {
+    await clear()
+    await Promise.all(Array.from({ length: 505 }, () => t.put(HELD)))
+    const { stdout, stderr } = await cli('drain', '--plan')
+    expect(stdout).toMatch(/^0 of 505 running jobs finish within 25 s, .*of 505 nothing tells/)
+    expect(stdout.trim().split('\n')).toHaveLength(1 + 1 + 500)
+    expect(stderr).toContain('These are the 500 that need longest, of 505.')
   })
 
   test('the doctor finds it fit, and migrate finds nothing to do but functions', async () => {

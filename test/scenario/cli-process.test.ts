@@ -266,6 +266,41 @@ describe('streams', () => {
     }
   })
 
+  /** As a team might: from a moment of today on, one in each millisecond. */
+  const putEvents = (id: string, from: number, count: number, length: number): Promise<unknown> =>
+    t.sql`
+      insert into job_events (job_id, data)
+      select ${id}, jsonb_build_object('type', 'step', 'at', to_char(now() + place * interval '1 ms', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+        'details', jsonb_build_object('place', place, 'text', repeat('x', ${length}::int)))
+      from generate_series(${from}::int, ${from + count - 1}::int) as place`
+
+  test('events are all shown, and where that is too many it is said', async () => {
+    const [some, many] = [await insertJob(t.sql, 'jobs'), await insertJob(t.sql, 'jobs')]
+    await putEvents(some, 1, 700, 1)
+    await putEvents(many, 1, 10_500, 1)
+    const [all, latest] = [await cli('events', some), await cli('events', many)]
+    expect([all.code, all.rows.length, all.stderr]).toEqual([0, 700, ''])
+    expect([latest.code, latest.rows.length]).toEqual([0, 10_000])
+    expect(latest.stderr).toContain('These are the latest 10000 events')
+    expect((await cli('explain', some)).stdout).toContain(`leasehold events ${some} shows those before too`)
+  })
+
+  test('--follow shows every event once, also when so much is told that what is older is cut', async () => {
+    const id = await insertJob(t.sql, 'jobs')
+    await putEvents(id, 1, 60, 19_000)
+    const child = spawnCli(['events', id, '--follow', '--json'], env)
+    let stdout = ''
+    child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()))
+    const ended = new Promise((done) => child.once('close', done))
+    const lines = (): string[] => stdout.split('\n').slice(0, -1)
+    await eventually(() => lines().length >= 60, { what: 'what was told so far' })
+    await putEvents(id, 61, 5, 19_000)
+    await eventually(() => stdout.includes('"place":65'), { what: 'what is told now' })
+    await t.sql`update jobs set status = 'done' where id::text = ${id}`
+    expect(await ended).toBe(0)
+    expect(lines()).toHaveLength(65)
+  })
+
   test('--follow ends when its reader has gone', async () => {
     const id = await insertJob(t.sql, 'jobs')
     const child = spawnCli(['events', id, '--follow'], env)

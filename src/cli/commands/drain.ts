@@ -28,15 +28,25 @@ export const drain: CommandDefinition<Options> = {
     out.print(`${sentence(plan)}\n`)
     if (plan.jobs.length > 0) out.print('\n')
     out.table(COLUMNS, plan.jobs)
+    const total = totalOf(plan)
+    if (plan.jobs.length < total) out.say(`These are the ${plan.jobs.length} that need longest, of ${total}.`)
     return EXIT.done
   },
 }
 
-function sentence({ jobs, finishes, givenBack, unknown, lostSec, shutdownTimeoutSec, isCut }: DrainPlan): string {
-  if (jobs.length === 0) return 'Nothing is running: a deploy interrupts nothing.'
+/** The jobs themselves are no more than can be read; the numbers are of all. */
+function totalOf({ finishes, givenBack, unknown }: DrainPlan): number {
+  return finishes + givenBack + unknown
+}
+
+function sentence(plan: DrainPlan): string {
+  const { finishes, givenBack, unknown, lostSec, shutdownTimeoutSec, isCut } = plan
+  const total = totalOf(plan)
+  if (total === 0 && isCut) return 'So many jobs are past their time that those with time left were not looked at.'
+  if (total === 0) return 'A deploy interrupts nothing: no job is running that has time left.'
   const within = `within ${duration(shutdownTimeoutSec)}`
   const parts = [
-    `${finishes} of ${jobs.length}${isCut ? ' or more' : ''} running jobs finish ${within}`,
+    `${finishes} of ${total}${isCut ? ' or more' : ''} running jobs finish ${within}`,
     givenBack === 1 ? '1 is given back and starts anew' : `${givenBack} are given back and start anew`,
     unknown > 0 && `of ${unknown} nothing tells how much they still need`,
   ]

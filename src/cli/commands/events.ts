@@ -32,13 +32,27 @@ export const events: CommandDefinition<Options> = {
       return EXIT.nothing
     }
     if (options.follow) return follow(session, context, first)
-    for (const { job, timeline } of found) {
+    for (const { job } of found) {
+      const timeline = await allTold(session, context, job)
       if (found.length > 1 && out.isTerminal) out.print(`${out.paint('bold', harmless(`${job.table} › ${job.id}`))}\n`)
       tell(context, job, timeline)
       if (timeline.length === 0) out.say(`Nothing has been told of this job in ${job.table} yet.`)
     }
     return EXIT.done
   },
+}
+
+/** More than this is not read at once. */
+const MOST = 10_000
+
+async function allTold(
+  { operator }: Session,
+  { out }: Context,
+  { table, id }: JobDetails['job'],
+): Promise<ToldEvent[]> {
+  const told = await operator.events(table, id, MOST)
+  if (told.length >= MOST) out.say(`These are the latest ${MOST} events of ${harmless(id)}; older ones are left out.`)
+  return told
 }
 
 async function only(session: Session, context: Context<Options>, id: string): Promise<JobDetails[]> {
@@ -63,9 +77,9 @@ const EVERY_MS = 1000
 async function follow(session: Session, context: Context<Options>, first: JobDetails): Promise<Exit> {
   const { out, host } = context
   const { table, id } = first.job
-  const told = new Map<string, number>()
+  let told: Told = new Map()
   const isOver = AbortSignal.any([host.stopped, out.readerGone])
-  let seen: JobDetails | null = first
+  let seen: JobDetails | null = { ...first, timeline: await allTold(session, context, first.job) }
   let isAway = false
   out.say('Going on until it is done or failed; Ctrl-C ends this, not the job.')
   while (!isOver.aborted) {
@@ -74,7 +88,9 @@ async function follow(session: Session, context: Context<Options>, first: JobDet
       return EXIT.nothing
     }
     const isContinued = told.size > 0
-    tell(context, seen.job, newOnes(seen.timeline, told), isContinued)
+    const { fresh, counted } = newOnes(seen.timeline, told)
+    told = counted
+    tell(context, seen.job, fresh, isContinued)
     if (seen.job.status === 'done' || seen.job.status === 'failed') return EXIT.done
     await sleep(EVERY_MS, undefined, { signal: isOver }).catch(() => undefined)
     if (isOver.aborted) break
@@ -91,15 +107,22 @@ async function follow(session: Session, context: Context<Options>, first: JobDet
   return EXIT.done
 }
 
-/** Events have no number that all tables share: one is new when it was not there so many times before. */
-function newOnes(timeline: readonly ToldEvent[], told: Map<string, number>): ToldEvent[] {
+/** How many events of each kind the last look had. */
+type Told = ReadonlyMap<string, number>
+
+/** Events have no number that all tables share: one is new when it was not there so many times at the last look. */
+function newOnes(timeline: readonly ToldEvent[], told: Told): { fresh: ToldEvent[]; counted: Told } {
   const counted = new Map<string, number>()
-  return timeline.filter((event) => {
-    const key = JSON.stringify(event)
+  const fresh = timeline.filter((event) => {
+    const key = keyOf(event)
     const times = (counted.get(key) ?? 0) + 1
     counted.set(key, times)
-    const isNew = times > (told.get(key) ?? 0)
-    if (isNew) told.set(key, times)
-    return isNew
+    return times > (told.get(key) ?? 0)
   })
+  return { fresh, counted }
+}
+
+/** Without its details where it has a time: when much is told, older ones are cut, and are still the same. */
+function keyOf({ at, type, details }: ToldEvent): string {
+  return JSON.stringify(at === null ? [type, details] : [type, at])
 }

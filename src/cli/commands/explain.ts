@@ -32,7 +32,7 @@ export const explain: CommandDefinition<Options> = {
   },
 }
 
-/** How many of the last events are shown here; `events` has them all. */
+/** How many of the last events are shown here; `events` has those before. */
 const LAST_EVENTS = 10
 
 function describe(details: JobDetails, isAmbiguous: boolean, context: Context<Options>): void {
@@ -55,7 +55,9 @@ function describe(details: JobDetails, isAmbiguous: boolean, context: Context<Op
   const last = timeline.slice(-LAST_EVENTS)
   if (last.length > 0) out.print(`\n${out.paint('bold', 'events')}\n`)
   out.table(eventColumns(job.table, job.now), last)
-  if (timeline.length > last.length) out.print(`  ${host.call(`events ${shellWord(job.id)}`)} shows them all.\n`)
+  const table = isAmbiguous ? ['--table', shellWord(job.table)] : []
+  if (timeline.length > last.length)
+    out.print(`  ${host.call(withId('events', job.id, table))} shows those before too.\n`)
   if (options.fields) {
     out.print(`\n${out.paint('bold', 'columns')}\n`)
     for (const { name, value, isCut } of fields) {
@@ -87,10 +89,13 @@ function commandFor(action: Action, { job }: JobDetails, isAmbiguous: boolean): 
     ...(job.status === 'processing' ? ['--seen', `processing:${job.attempt}`] : []),
     `--reason '...'`,
   ]
-  const id = shellWord(job.id)
-  // An id like `-1` would be taken for an option.
-  const words = job.id.startsWith('-') ? [action, ...options, '--', id] : [action, id, ...options]
-  return words.join(' ')
+  return withId(action, job.id, options)
+}
+
+/** An id like `-1` would be taken for an option. */
+function withId(command: string, id: string, options: readonly string[]): string {
+  const word = shellWord(id)
+  return (id.startsWith('-') ? [command, ...options, '--', word] : [command, word, ...options]).join(' ')
 }
 
 function attemptColumns(now: Date): Column<AttemptView>[] {
