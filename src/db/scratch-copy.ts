@@ -7,7 +7,7 @@ import { quotedTable } from './catalog.ts'
 import type { Database } from './client.ts'
 import type { Profile } from './profile.ts'
 import { fillerFor } from './scratch-filler.ts'
-import { quoteName, raw, sql } from './sql.ts'
+import { list, quoteName, raw, sql } from './sql.ts'
 import { type JobTable, openTable } from './table.ts'
 
 export interface Scratch {
@@ -53,12 +53,14 @@ export async function makeScratch(db: Database, live: Profile, schema: string): 
   const [copy, events] = [quotedTable(profile.table), quotedTable(`${schema}.${EVENTS}`)]
   const { jobId = 'job_id', data = 'data' } = profile.events ?? {}
   await execute(db, `create schema ${quoteName(schema)}`)
-  await execute(db, `create table ${copy} (like ${quotedTable(live.table)} including all)`)
+  await execute(db, `create table ${copy} (like ${quotedTable(live.table)} including all excluding constraints)`)
   await execute(
     db,
     `create table ${events} (id bigint generated always as identity primary key, ${quoteName(jobId)} text not null, ${quoteName(data)} jsonb not null)`,
   )
-  const needed = await loosen(db, profile)
+  const columns = await readCopy(db, profile.table)
+  for (const check of await readChecks(db, live, columns)) await execute(db, `alter table ${copy} add ${check}`)
+  const needed = await loosen(db, profile, columns)
   return {
     table: await openTable(db, profile),
     rowOf: (n) => ({
@@ -109,8 +111,7 @@ interface CopiedColumn {
  * Takes from the copy what would reach out of it, and what asks for values nobody here can know. Answers the columns
  * that need one all the same, because they are part of the key.
  */
-async function loosen(db: Database, { table, columns }: Profile): Promise<CopiedColumn[]> {
-  const found = await readCopy(db, table)
+async function loosen(db: Database, { table, columns }: Profile, found: CopiedColumn[]): Promise<CopiedColumn[]> {
   const needed: CopiedColumn[] = []
   for (const column of found) {
     const { name, isNotNull, isKey, isGenerated, hasDefault, reachesOut } = column
@@ -121,6 +122,37 @@ async function loosen(db: Database, { table, columns }: Profile): Promise<Copied
     else if (isNotNull) await execute(db, `${alter} drop not null`)
   }
   return needed
+}
+
+/**
+ * Only checks of what workers and reaper write are part of the proof. The rest asks for values that only the team's own
+ * code knows, or calls a function of the team's.
+ */
+async function readChecks(
+  db: Database,
+  { table, columns, createdAt, updatedAt }: Profile,
+  found: CopiedColumn[],
+): Promise<string[]> {
+  const { id, stage, expectedDurationMs, ...written } = columns
+  const ours = new Set([...Object.values(written), updatedAt])
+  // Whoever puts a job in gives these, unless they come by themselves.
+  const given = new Set([id, stage, expectedDurationMs, createdAt])
+  const comesByItself = ({ hasDefault, reachesOut, isGenerated }: CopiedColumn): boolean =>
+    isGenerated || (hasDefault && !reachesOut)
+  const known = found.filter((each) => ours.has(each.name) || (given.has(each.name) && comesByItself(each)))
+  const rows = await db.query(
+    (run) => run<{ definition: string }[]>`
+      select format('constraint %I %s', c.conname, pg_get_constraintdef(c.oid)) as definition
+      from pg_constraint c
+      where c.conrelid = to_regclass(${quotedTable(table)}) and c.contype = 'c'
+        and c.conkey <@ array(
+          select a.attnum from pg_attribute a
+          where a.attrelid = c.conrelid and a.attname = any(${list(known.map(({ name }) => name))}::text[])
+        )
+        and not exists (select from pg_depend p where p.classid = 'pg_constraint'::regclass and p.objid = c.oid and p.refclassid = 'pg_proc'::regclass)
+      order by c.conname`,
+  )
+  return rows.map(({ definition }) => definition)
 }
 
 async function readCopy(db: Database, table: string): Promise<CopiedColumn[]> {

@@ -163,16 +163,11 @@ async function waitFor<T>(
     const answer = await ask()
     if (answer !== null) return answer
     const waitedMs = performance.now() - startedAt
-    if (waitedMs > limitMs) throw new BrokenPromise(`waited ${limitMs / 1000} s in vain for ${what}`)
+    if (waitedMs > limitMs) throw new Error(`waited ${limitMs / 1000} s in vain for ${what}`)
     if (waitedMs > tellAt) {
       onStep(`waiting for ${what}, ${Math.round(waitedMs / 1000)} s so far`)
       tellAt += TELL_EVERY_MS
     }
     await sleep(LOOK_EVERY_MS, undefined, { signal: stopped })
   }
-}
-
-/** The proof ran, and something that was promised did not happen. */
-export class BrokenPromise extends Error {
-  override readonly name = 'BrokenPromise'
 }

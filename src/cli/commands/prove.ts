@@ -2,13 +2,13 @@
 import { randomBytes } from 'node:crypto'
 
 import type { Database } from '../../db/client.ts'
-import { describeError } from '../../db/errors.ts'
+import { describeError, isConnectionError } from '../../db/errors.ts'
 import { inOneLine } from '../../db/finding.ts'
 import type { Profile } from '../../db/profile.ts'
 import { dropScratch, dropStatement, findScratch, requireCreate } from '../../db/scratch-copy.ts'
 import { inspectTable, TableRejected } from '../../db/table.ts'
 import { paceOf } from '../../prove/pace.ts'
-import { BrokenPromise, type Proof, prove as proveTable } from '../../prove/prove.ts'
+import { type Proof, prove as proveTable } from '../../prove/prove.ts'
 import { type Everyday, everydayOf, figuresOf, sentencesOf } from '../../prove/words.ts'
 import { type CommandDefinition, type Context, EXIT } from '../command.ts'
 import { TABLE, tableNamed, wholeNumber } from '../options.ts'
@@ -45,14 +45,13 @@ export const prove: CommandDefinition<Options> = {
     const refused: Refused[] = []
     // One after the other: two proofs at once would slow each other down.
     for (const profile of profiles.filter(({ table }) => only === null || table === only)) {
-      const problems = await problemsOf(db, profile)
-      if (problems.length > 0) {
-        refused.push({ table: profile.table, problems })
-        out.say(new TableRejected(profile.table, problems).message)
+      const answer = await answerFor(session, context, profile)
+      if ('problems' in answer) {
+        refused.push(answer)
+        out.say(new TableRejected(answer.table, answer.problems).message)
       } else {
-        const proof = await proofOf(session, context, profile)
-        proofs.push(proof)
-        if (!out.isJson) out.print(harmlessLines(textOf(proof, db.target)))
+        proofs.push(answer)
+        if (!out.isJson) out.print(harmlessLines(textOf(answer, db.target)))
       }
     }
     if (out.isJson) out.json({ database: db.target, proofs, refused })
@@ -74,6 +73,25 @@ interface Refused {
   problems: string[]
 }
 
+/** What goes wrong on one table does not keep the others from being proven. */
+async function answerFor(
+  session: Session,
+  context: Context<Options>,
+  profile: Profile,
+): Promise<Proven | NotProven | Refused> {
+  const { table } = profile
+  try {
+    const problems = await problemsOf(session.db, profile)
+    if (problems.length > 0) return { table, problems }
+    const proof = await inScratch(session, context, profile)
+    const everyday = everydayOf(profile, session.config)
+    return { ...proof, isProven: true, everyday, sentences: sentencesOf(proof, everyday) }
+  } catch (error) {
+    if (context.host.stopped.aborted || isConnectionError(error)) throw error
+    return { table, isProven: false, why: describeError(error) }
+  }
+}
+
 /** As the doctor says, but for our rights: nothing is going to be written there. */
 async function problemsOf(db: Database, profile: Profile): Promise<string[]> {
   const { findings } = await inspectTable(db, profile)
@@ -83,18 +101,6 @@ async function problemsOf(db: Database, profile: Profile): Promise<string[]> {
   const noLeases =
     'workers take no leases on it, because its profile lacks the column for holder, attempts or lease end'
   return [...problems.map(inOneLine), ...(isLeased ? [] : [noLeases])]
-}
-
-/** A promise that was not kept on one table does not keep the others from being proven. */
-async function proofOf(session: Session, context: Context<Options>, profile: Profile): Promise<Proven | NotProven> {
-  try {
-    const proof = await inScratch(session, context, profile)
-    const everyday = everydayOf(profile, session.config)
-    return { ...proof, isProven: true, everyday, sentences: sentencesOf(proof, everyday) }
-  } catch (error) {
-    if (error instanceof BrokenPromise) return { table: profile.table, isProven: false, why: error.message }
-    throw error
-  }
 }
 
 async function inScratch(
