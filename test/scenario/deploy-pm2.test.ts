@@ -51,8 +51,8 @@ describe.if(PM2 !== null || process.env.CI === 'true')('under PM2', () => {
       DATABASE_URL: t.url,
       REAPER_INTERVAL_SEC: '1',
       WORKER_HANDLERS: folder.write('handlers.mjs', HANDLERS),
-      HTTP_PORT: String(freePort()),
-      WORKER_HTTP_PORT: String(freePort()),
+      HTTP_PORT: '0',
+      WORKER_HTTP_PORT: '0',
     }
     await pm2(['start', ECOSYSTEM])
   }, 60_000)
@@ -82,13 +82,16 @@ describe.if(PM2 !== null || process.env.CI === 'true')('under PM2', () => {
   }
 
   const log = (name: string): string => readFileSync(join(env.PM2_HOME ?? '', 'logs', `${name}-out.log`), 'utf8')
+  /** A free port of its own choice: one that we looked for could be somebody else's by the time it starts. */
+  const addressOf = (name: string): Promise<string> =>
+    eventually(() => /"http":"([^"]+)"/.exec(log(name))?.[1], { what: `the address of ${name} in its log` })
   const workerPids = (): number[] =>
     [...log('leasehold-worker').matchAll(/"childPid":(\d+)/g)].map(([, pid]) => Number(pid))
 
   test('both are online as soon as they are ready, not before', async () => {
     // Asked right after `pm2 start` came back: it has waited for them.
-    expect((await fetch(`http://127.0.0.1:${env.HTTP_PORT}/healthz`)).status).toBe(200)
-    expect((await fetch(`http://127.0.0.1:${env.WORKER_HTTP_PORT}/readyz`)).status).toBe(200)
+    expect((await fetch(`${await addressOf('leasehold-reaper')}/healthz`)).status).toBe(200)
+    expect((await fetch(`${await addressOf('leasehold-worker')}/readyz`)).status).toBe(200)
     for (const name of ['leasehold-reaper', 'leasehold-worker']) {
       expect((await processNamed(name)).pm2_env).toMatchObject({ status: 'online', restart_time: 0 })
     }
@@ -131,10 +134,3 @@ describe.if(PM2 !== null || process.env.CI === 'true')('under PM2', () => {
     )
   })
 })
-
-function freePort(): number {
-  const probe = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: () => new Response() })
-  const { port = 0 } = probe
-  void probe.stop(true)
-  return port
-}

@@ -61,13 +61,14 @@ describe('the wake', () => {
     const id = await insertJob(t.sql, 'jobs', { stage: `'clip'` })
     const claimed = await leases.claimJob(id, 'doomed')
     expect(claimed).toMatchObject({ ok: true, value: { lease: { leaseSec: 3 } } })
-    await eventually(async () => (await readJob(t.sql, 'jobs', id)).status === 'queued')
+    await eventually(async () => (await readJob(t.sql, 'jobs', id)).status === 'queued', { withinMs: 40_000 })
     await reaper.stop()
     const [late] = await t.sql<{ sec: number }[]>`
       select extract(epoch from at - (old ->> 'lease_expires_at')::timestamptz)::float8 as sec
       from witness where source = 'jobs' and new ->> 'status' = 'queued' and op = 'UPDATE'`
     expect(late?.sec).toBeGreaterThan(0)
-    expect(late?.sec).toBeLessThan(1.5)
+    // Far below the interval, which alone would have left it there for most of a minute.
+    expect(late?.sec).toBeLessThan(20)
     expect(await brokenInvariants(t.sql)).toEqual([])
   })
 

@@ -189,10 +189,12 @@ describe('a database that comes and goes', () => {
     await using reaper = runProgram('reaper.ts', { DATABASE_URL: cluster.url, REAPER_INTERVAL_SEC: '1' })
     const http = await addressOf(reaper)
     expect(String((await reaper.said('waiting for the database')).obstacle)).toContain(new URL(cluster.url).host)
-    const metrics = await get(`${http}/metrics`)
-    expect(metrics.status).toBe(200)
-    expect(metrics.tookMs).toBeLessThan(500)
-    expect(metrics.text).toContain('database_up 0')
+    const tries: Awaited<ReturnType<typeof get>>[] = []
+    for (let tried = 0; tried < 5; tried += 1) tries.push(await get(`${http}/metrics`))
+    expect(tries.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200])
+    // The quickest: a busy machine may hold up one of them, a wait for the database all.
+    expect(Math.min(...tries.map(({ tookMs }) => tookMs))).toBeLessThan(500)
+    expect(tries[0]?.text).toContain('database_up 0')
     expect((await get(`${http}/readyz`)).status).toBe(503)
     await eventually(async () => (await get(`${http}/healthz`)).status === 503, {
       what: 'not alive after three intervals',
