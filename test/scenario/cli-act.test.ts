@@ -27,6 +27,9 @@ const HELD: CanonicalColumns = {
   startedAt: 'now()',
 }
 
+/** Said on a machine that is busy with other things, and beside the point then. */
+const WAITING = /^.*waiting for the database.*\n/gm
+
 const FAILED_ROW: Columns = { status: `'failed'`, attempt_count: '3', max_attempts: '3' }
 
 /** Each statement that updates jobs takes so many seconds longer. */
@@ -284,7 +287,7 @@ test('what is retried is offered through pg-boss, where workers are fed by it', 
     DATABASE_URL: t.url,
     QUEUE_PROVIDER: 'pgboss',
   })
-  expect([answer.code, answer.stderr]).toEqual([0, ''])
+  expect([answer.code, answer.stderr.replace(WAITING, '')]).toEqual([0, ''])
   expect(await t.sql`select data ->> 'id' as id from pgboss.job`).toMatchObject([{ id }])
 })
 

@@ -30,6 +30,9 @@ const FAILED: CanonicalColumns = {
   failReason: `'no space left'`,
 }
 
+/** Said on a machine that is busy with other things, and beside the point then. */
+const WAITING = /^.*waiting for the database.*\n/gm
+
 describe.each(TEAMS.filter((_, at) => at === 1 || at === 3))('$title', (team) => {
   let t: TeamDatabase
   let cli: Cli
@@ -277,7 +280,7 @@ test('one table that cannot be used hides none of the others, and is named', asy
     expect(answer.stdout).toContain(args[0] === 'workers' ? '(nobody known)' : id)
     // The job that was asked for has been found: nothing is missing from that answer.
     if (args[0] === 'explain') {
-      expect([answer.code, answer.stderr]).toEqual([0, ''])
+      expect([answer.code, answer.stderr.replace(WAITING, '')]).toEqual([0, ''])
       continue
     }
     expect([args, answer.code]).toEqual([args, 1])
