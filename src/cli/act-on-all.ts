@@ -1,12 +1,13 @@
 /** Acts on all jobs that match. Without --yes it says how many those are, and the command that does it. */
 import { COUNT_CAP } from '../db/look.ts'
+import { shellWord } from '../job/shell-word.ts'
 import { BULK_STATUS, type BulkAction } from '../operator/operator.ts'
 import { type ActingOptions, deedOf } from './acting.ts'
 import { type Context, EXIT, type Exit, UsageError } from './command.ts'
 import { type FilterOptions, filterOf, tableNamed } from './options.ts'
 import { once, progress } from './progress.ts'
 import type { Session } from './session.ts'
-import { harmless, shellWord } from './text.ts'
+import { harmless } from './text.ts'
 
 export type BulkOptions = ActingOptions & FilterOptions & { yes?: boolean }
 

@@ -5,7 +5,8 @@ import { spawnSync } from 'node:child_process'
 import { safeJson } from '../../src/cli/json.ts'
 import { statusNamed } from '../../src/cli/options.ts'
 import { type Column, tabbed, terminalTable } from '../../src/cli/table.ts'
-import { columns, cutTo, harmless, shellWord, widthOf } from '../../src/cli/text.ts'
+import { columns, cutTo, harmless, widthOf } from '../../src/cli/text.ts'
+import { shellWord } from '../../src/job/shell-word.ts'
 import { orphanProfile, snakeCaseProfile } from '../../src/db/profiles.ts'
 
 describe('text', () => {

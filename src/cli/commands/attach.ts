@@ -3,6 +3,7 @@ import type { Database } from '../../db/client.ts'
 import { migrate } from '../../db/migrate.ts'
 import { ProfileError } from '../../db/profile-file.ts'
 import { openTable } from '../../db/table.ts'
+import { shellWord } from '../../job/shell-word.ts'
 import { type Attachment, doubtsOf, lookToAttach } from '../attach.ts'
 import { type AttachArguments, attachArguments, type AttachOptions } from '../attach-options.ts'
 import { findJobTables, meantTable } from '../attach-tables.ts'
@@ -11,7 +12,6 @@ import { type CommandDefinition, type Context, EXIT, type Exit } from '../comman
 import type { Output } from '../output.ts'
 import type { Session } from '../session.ts'
 import { addEntry, readTablesFile, type TablesFile } from '../tables-file.ts'
-import { shellWord } from '../text.ts'
 
 export const attach: CommandDefinition<AttachOptions> = {
   usage: 'attach [table]',

@@ -1,6 +1,8 @@
 /** `explain <id>`: where a job is, why, what happens next, and the very command that helps. */
 import type { AttemptView } from '../../operator/attempts.ts'
 import { duration } from '../../job/duration.ts'
+import { shellWord } from '../../job/shell-word.ts'
+import { commandFor, withId } from '../../operator/command.ts'
 import type { Action } from '../../operator/explain.ts'
 import type { JobDetails } from '../../operator/operator.ts'
 import { type CommandDefinition, EXIT, type Context } from '../command.ts'
@@ -8,7 +10,7 @@ import { eventColumns, momentWords } from '../event-words.ts'
 import { findAll, sayNowhere } from '../one-job.ts'
 import { TABLE } from '../options.ts'
 import type { Column } from '../table.ts'
-import { harmless, shellWord } from '../text.ts'
+import { harmless } from '../text.ts'
 
 interface Options {
   table?: string
@@ -47,7 +49,7 @@ function describe(details: JobDetails, isAmbiguous: boolean, context: Context<Op
   if (advice !== null) line('advice', advice)
   if (actions.length > 0) out.print('\n')
   for (const action of actions) {
-    out.print(`  ${host.call(commandFor(action, details, isAmbiguous))}\n`)
+    out.print(`  ${host.call(commandFor(action, job, { hasTable: isAmbiguous }))}\n`)
     out.print(`    ${out.paint('dim', meaning(action, job))}\n`)
   }
   if (attempts.length > 0) out.print(`\n${out.paint('bold', 'attempts')}\n`)
@@ -80,22 +82,6 @@ function meaning(action: Action, { status }: JobDetails['job']): string {
     default:
       return action satisfies never
   }
-}
-
-/** What is running may be another attempt by the time this is pasted, so it says which one was meant. */
-function commandFor(action: Action, { job }: JobDetails, isAmbiguous: boolean): string {
-  const options = [
-    ...(isAmbiguous ? ['--table', shellWord(job.table)] : []),
-    ...(job.status === 'processing' ? ['--seen', `processing:${job.attempt}`] : []),
-    `--reason '...'`,
-  ]
-  return withId(action, job.id, options)
-}
-
-/** An id like `-1` would be taken for an option. */
-function withId(command: string, id: string, options: readonly string[]): string {
-  const word = shellWord(id)
-  return (id.startsWith('-') ? [command, ...options, '--', word] : [command, word, ...options]).join(' ')
 }
 
 function attemptColumns(now: Date): Column<AttemptView>[] {

@@ -1,10 +1,10 @@
 /** `failures`: why jobs failed, in groups by code and stage, most first. */
 import type { FailureGroup } from '../../db/job-view.ts'
+import { shellWord } from '../../job/shell-word.ts'
 import { acrossTables } from '../across.ts'
 import type { CommandDefinition } from '../command.ts'
 import { TABLE } from '../options.ts'
 import type { Column } from '../table.ts'
-import { shellWord } from '../text.ts'
 
 export const failures: CommandDefinition<{ table?: string }> = {
   usage: 'failures',

@@ -1,11 +1,11 @@
 /** `list`: jobs by table, status, stage, code or holder, newest first, page after page. */
 import type { JobView } from '../../db/job-view.ts'
+import { shellWord } from '../../job/shell-word.ts'
 import { acrossTables } from '../across.ts'
 import { type CommandDefinition, UsageError } from '../command.ts'
 import { ATTEMPT, HOLDER, ID, STAGE, STATUS, TABLE_NAME, whenWords } from '../job-words.ts'
 import { addFilter, type FilterOptions, filterOf, statusNamed, TABLE, wholeNumber } from '../options.ts'
 import type { Column } from '../table.ts'
-import { shellWord } from '../text.ts'
 
 interface Options extends FilterOptions {
   table?: string
