@@ -66,7 +66,9 @@ function call(command: string): string {
 
 function userName(): string {
   const { SUDO_USER, USER, LOGNAME } = env
-  return SUDO_USER ?? USER ?? LOGNAME ?? userInfo().username
+  const { uid } = userInfo()
+  // Bun knows no names but those of the environment.
+  return SUDO_USER ?? USER ?? LOGNAME ?? (uid === 0 ? 'root' : `uid-${uid}`)
 }
 
 /** Without DATABASE_URL it is the one that the reaper runs. When nobody runs it, it is started for as long as we need it. */

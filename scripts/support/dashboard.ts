@@ -60,6 +60,7 @@ export function openDashboard(parts: DashboardParts): Listening {
     passes: parts.passes,
     settings: settingsInForce(),
     database: db.target,
+    cli: process.env.npm_config_user_agent?.startsWith('npm/') ? 'npm run --silent cli --' : 'bun run cli',
     shutdownTimeoutSec: config.worker.shutdownTimeoutSec,
     log,
   })

@@ -18,6 +18,8 @@ export interface ApiOptions {
   passes: PassLog | null
   settings: readonly SettingInForce[]
   database: string
+  /** How a person calls the command line here. */
+  cli: string
   /** How long running jobs may go on at a deploy: what the plan of a drain is made for. */
   shutdownTimeoutSec: number
   log: Log
@@ -128,7 +130,7 @@ export function createApi(options: ApiOptions): Api {
 }
 
 function readsOf(
-  { operator, access, passes, settings, database, shutdownTimeoutSec }: ApiOptions,
+  { operator, access, passes, settings, database, cli, shutdownTimeoutSec }: ApiOptions,
   cache: Cache,
 ): Record<string, Read> {
   /** Checks the question, then asks; the same question within a second is answered from memory. */
@@ -143,7 +145,7 @@ function readsOf(
   return {
     '/api/session': (_, { actor }) =>
       Promise.resolve(
-        success({ hasActions: access.hasActions, actor, pollSec: POLL_SEC, tables: operator.tables, database }),
+        success({ hasActions: access.hasActions, actor, pollSec: POLL_SEC, tables: operator.tables, database, cli }),
       ),
     '/api/overview': asks('overview', nothing, async () => ({
       ...(await operator.overview()),

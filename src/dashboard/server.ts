@@ -16,6 +16,8 @@ export interface DashboardOptions extends TelemetryOptions, AccessOptions {
   passes: PassLog | null
   settings: readonly SettingInForce[]
   database: string
+  /** How a person calls the command line here: `bun run cli`. */
+  cli: string
   shutdownTimeoutSec: number
   log: Log
 }

@@ -83,7 +83,8 @@ async function otherRecovery(db: Database, table: JobTable): Promise<Finding[]> 
           (select max(told.attempt) from (${told}) as told where told.type = ${names.processing}::text) as claimed,
           exists (select 1 from (${told}) as told
             where told.attempt = sample.attempts
-              and told.type in (${names.retry}::text, ${names.reaperRequeued}::text, ${names.aborted}::text)) as returned
+              and told.type in (${names.retry}::text, ${names.reaperRequeued}::text, ${names.aborted}::text,
+                ${names.operatorRetry}::text, ${names.operatorEndedLease}::text)) as returned
         from (
           select ${d.read.id} as lh_id, ${d.attempts} as attempts, ${d.read.status} = ${d.status.queued} as is_queued
           from ${d.table} as j

@@ -48,6 +48,7 @@ export interface EmbeddedServer {
 const NOBODY = 65534
 const DATABASE = 'leasehold'
 const PASSWORD_FILE = 'leasehold.password'
+const PORT_FILE = 'port'
 const START_LIMIT_MS = 60_000
 
 /** Starts the server that keeps its data in `dataDir`, or finds it running. */
@@ -61,7 +62,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
 
   clearStaleLock(join(home, 'cluster'))
 
-  const port = options.port ?? (await freePort())
+  const port = options.port ?? (await usualPort(home))
   const url = `postgres://postgres:${password}@127.0.0.1:${port}/${DATABASE}`
   const logFile = join(home, 'postgres.log')
   if (existsSync(logFile) && statSync(logFile).size > 1_000_000) rmSync(logFile)
@@ -100,6 +101,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
     }
     throw error
   }
+  writeFileSync(join(home, PORT_FILE), String(port))
   const note = join(home, `running-${process.pid}.json`)
   writeFileSync(note, JSON.stringify({ url, pid: server.pid }), { mode: 0o600 })
   renameSync(note, join(home, 'running.json'))
@@ -258,10 +260,17 @@ async function stopServer(server: ChildProcess, home: string): Promise<void> {
   await Promise.race([ended, sleep(10_000).then(() => server.kill('SIGQUIT'))])
 }
 
-function freePort(): Promise<number> {
+/** The one it had last time, so that workers find it again after a restart; another when that is taken. */
+async function usualPort(home: string): Promise<number> {
+  const file = join(home, PORT_FILE)
+  const last = existsSync(file) ? Number(readFileSync(file, 'utf8')) : 0
+  return last > 0 ? freePort(last).catch(() => freePort()) : freePort()
+}
+
+function freePort(wanted = 0): Promise<number> {
   return new Promise((done, fail) => {
     const probe = createServer().on('error', fail)
-    probe.listen(0, '127.0.0.1', () => {
+    probe.listen(wanted, '127.0.0.1', () => {
       const address = probe.address()
       probe.close(() => (address && typeof address === 'object' ? done(address.port) : fail(new Error('no free port'))))
     })

@@ -154,7 +154,7 @@ function databaseScore(ledger: Ledger, deeds: readonly Deed[]): Score['database'
   const running = restarts.flatMap((deed) => runningAt(ledger, deed.atMs))
   return {
     restarts: restarts.length,
-    worstDownMs: restarts.length === 0 ? null : Math.max(...restarts.map(({ downMs }) => downMs)),
+    worstDownMs: restarts.length === 0 ? null : Math.round(Math.max(...restarts.map(({ downMs }) => downMs))),
     attemptsRunning: running.length,
     attemptsLost: running.filter(({ end }) => end !== 'done').length,
   }

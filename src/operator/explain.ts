@@ -32,12 +32,13 @@ export interface ExplainSettings {
   failsUnlessTakenSec: number | null
 }
 
-export function explain(job: JobView, settings: ExplainSettings): Explanation {
+/** `lastEnd`: why the attempt before ended, where the events tell. */
+export function explain(job: JobView, settings: ExplainSettings, lastEnd: string | null = null): Explanation {
   switch (job.status) {
     case 'processing':
       return explainProcessing(job, settings)
     case 'queued':
-      return explainQueued(job, settings)
+      return explainQueued(job, settings, lastEnd)
     case 'failed':
       return explainFailed(job, settings)
     case 'done':
@@ -113,7 +114,7 @@ function leaseWords({ leaseUntil, isLeaseOdd, rule, now }: JobView): string {
   return rule === 'lease_expired' ? 'a lease that ended before all time' : 'no lease'
 }
 
-function explainQueued(job: JobView, settings: ExplainSettings): Explanation {
+function explainQueued(job: JobView, settings: ExplainSettings, lastEnd: string | null): Explanation {
   const { canRaiseAttempts } = settings
   if (job.attempt >= job.maxAttempts) {
     return {
@@ -125,7 +126,8 @@ function explainQueued(job: JobView, settings: ExplainSettings): Explanation {
       actions: canRaiseAttempts ? ['retry', 'cancel'] : ['cancel'],
     }
   }
-  const last = job.failCode ? `; the last attempt ended with ${job.failCode}` : ''
+  const ending = lastEnd ?? job.failCode
+  const last = ending && job.attempt > 0 ? `; the last attempt ended with ${inShort(ending)}` : ''
   const attempts = `${job.attempt} of ${job.maxAttempts} attempts used${last}`
   if (!job.isDue) {
     const next = job.dueAt

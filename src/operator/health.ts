@@ -51,6 +51,7 @@ export function healthOf(tables: readonly TableState[]): HealthReport {
 
 function findingsOf(state: TableState): { level: HealthLevel; text: string }[] {
   const { table, obstacle, expired, overdueSec, spared, undispatched, exhausted, oldestDueSec, isReadOnly } = state
+  const { processing } = state
   if (obstacle !== null) return [{ level: 'unhealthy', text: obstacle }]
   const found: { level: HealthLevel; text: string }[] = []
   if (isReadOnly) {
@@ -65,12 +66,13 @@ function findingsOf(state: TableState): { level: HealthLevel; text: string }[] {
     found.push({ level: 'attention', text: `${table}: ${count(expired, 'running job')} just ran out of time` })
   }
   if (undispatched > 0) {
-    const text = `${table}: ${count(undispatched, 'due job')} nobody takes, the oldest for ${duration(oldestDueSec ?? 0)}. Is a worker running?`
-    found.push({ level: 'attention', text })
+    const text = `${table}: ${count(undispatched, 'due job')} nobody takes, the oldest for ${duration(oldestDueSec ?? 0)}. Is a worker running for ${undispatched === 1 ? 'its stage' : 'their stages'}?`
+    // While others run it may be a long queue; when nothing runs at all, nobody is there.
+    found.push({ level: processing === 0 ? 'unhealthy' : 'attention', text })
   }
   if (exhausted > 0) {
     const text = `${table}: ${count(exhausted, 'queued job')} without an attempt left, which no claim takes. Retry ${exhausted === 1 ? 'it' : 'them'}, or cancel`
-    found.push({ level: 'attention', text: `${text}.` })
+    found.push({ level: 'unhealthy', text: `${text}.` })
   }
   if (spared > 0) {
     const text = `${table}: the database was away; ${count(spared, 'job')} still ${spared === 1 ? 'has' : 'have'} time to check in`

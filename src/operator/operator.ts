@@ -17,6 +17,7 @@ import {
 import { type Look, lookAt } from '../db/look.ts'
 import type { Deed } from '../db/operate.ts'
 import { EVERY_DUE_ROW, previewExpired, type ReapedRow } from '../db/reap.ts'
+import { withoutProgressRuns } from './progress-runs.ts'
 import { countTold, readTimeline, type ToldEvent } from '../db/timeline.ts'
 import type { Dispatcher } from '../dispatch/dispatcher.ts'
 import type { ServiceResult } from '../result.ts'
@@ -142,7 +143,10 @@ export function createOperator(options: OperatorOptions): Operator {
     // Asked for by their types: much progress must not push the beginning of its own attempt out of sight.
     const attempts = names ? attemptsOf(await read(attemptEvents(names)), names) : []
     const fields = await handle.use((table) => readFields(db, table, id))
-    return { job, explanation: explain(job, explaining), attempts, timeline: await read(null), fields }
+    const last = attempts.at(-1)
+    const lastEnd = last?.attempt === job.attempt ? (last.reason ?? last.code) : null
+    const timeline = withoutProgressRuns(await read(null), names?.progress ?? null)
+    return { job, explanation: explain(job, explaining, lastEnd), attempts, timeline, fields }
   }
 
   async function leases(

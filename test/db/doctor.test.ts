@@ -12,6 +12,7 @@ import { parseProfiles } from '../../src/db/profile-file.ts'
 import { snakeCaseProfile } from '../../src/db/profiles.ts'
 import { stagePolicy } from '../../src/job/stage.ts'
 import { createLeases } from '../../src/worker/lease.ts'
+import { operatorOn } from '../support/operator.ts'
 import { freshDatabase, type TestDatabase } from '../support/database.ts'
 import { PGBOUNCER, startPgBouncer } from '../support/pgbouncer.ts'
 import { runProgram } from '../support/program.ts'
@@ -165,6 +166,22 @@ describe('the doctor finds', () => {
     expect(what).toContain('1 of 2 processing jobs have no lease: older workers hold them')
     expect(what).toContain('1 processing jobs have run out')
     expect(what).toContain('1 jobs have been due for over 300 s')
+  })
+
+  test('what a person did by hand is no other loop', async () => {
+    await using t = await freshDatabase()
+    const leases = createLeases({ db: t.db, table: 'jobs' })
+    const operator = operatorOn(t.db, [snakeCaseProfile('jobs')])
+    const deed = { actor: 'ada', reason: 'again' }
+    for (const action of ['retry', 'end-lease'] as const) {
+      const id = await insertJob(t.sql, 'jobs')
+      const claimed = await leases.claimJob(id, 'w')
+      if (!claimed.ok) throw new Error(claimed.error)
+      if (action === 'retry') await leases.finishJob(claimed.value.lease, false, { code: 'VALIDATION' })
+      expect(await operator.act(action, { table: 'jobs', id }, deed)).toMatchObject({ ok: true })
+      expect((await readJob(t.sql, 'jobs', id)).status).toBe('queued')
+    }
+    expect((await find(t)).filter(({ what }) => what.startsWith('another recovery loop'))).toEqual([])
   })
 
   test('R12: another recovery loop that still writes, and not our own one', async () => {

@@ -50,6 +50,21 @@ test('works without LANG, and under umask 077', () => {
   rmSync(dataDir, { recursive: true, force: true })
 })
 
+test('comes back on the port it had, so that who was connected finds it again; on another when that is taken', async () => {
+  const dataDir = openFolder('port')
+  const first = await startEmbedded({ dataDir })
+  await first.stop()
+  const second = await startEmbedded({ dataDir })
+  expect(second.url).toBe(first.url)
+  await second.stop()
+  const squatter = Bun.listen({ hostname: '127.0.0.1', port: Number(new URL(first.url).port), socket: { data() {} } })
+  const third = await startEmbedded({ dataDir })
+  expect(new URL(third.url).port).not.toBe(new URL(first.url).port)
+  await third.stop()
+  squatter.stop(true)
+  rmSync(dataDir, { recursive: true, force: true })
+})
+
 test.if(isRoot)('works for an ordinary user', () => {
   const dataDir = openFolder('user')
   chmodSync(dataDir, 0o777)

@@ -41,6 +41,7 @@ export function openTestDashboard({ db, tables, env = {} }: TestDashboardOptions
     passes,
     settings: settingsInForce(Object.fromEntries(all)),
     database: db.target,
+    cli: 'bun run cli',
     shutdownTimeoutSec: 25,
     log: silentLog,
   })

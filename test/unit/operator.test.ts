@@ -7,7 +7,9 @@ import { attemptsOf } from '../../src/operator/attempts.ts'
 import { drainPlan } from '../../src/operator/drain.ts'
 import { explain, type ExplainSettings } from '../../src/operator/explain.ts'
 import { healthOf, type TableState } from '../../src/operator/health.ts'
+import type { ToldEvent } from '../../src/db/timeline.ts'
 import { createHistory } from '../../src/operator/history.ts'
+import { withoutProgressRuns } from '../../src/operator/progress-runs.ts'
 
 const NOW = new Date('2026-11-18T12:03:14Z')
 const inSec = (sec: number): Date => new Date(NOW.getTime() + sec * 1000)
@@ -221,16 +223,21 @@ describe('health', () => {
     [
       { undispatched: 1, oldestDueSec: 400 },
       'attention',
-      'jobs: 1 due job nobody takes, the oldest for 6 min 40 s. Is a worker running?',
+      'jobs: 1 due job nobody takes, the oldest for 6 min 40 s. Is a worker running for its stage?',
+    ],
+    [
+      { undispatched: 2, oldestDueSec: 400, processing: 0 },
+      'unhealthy',
+      'jobs: 2 due jobs nobody takes, the oldest for 6 min 40 s. Is a worker running for their stages?',
     ],
     [
       { undispatched: 100_000, oldestDueSec: 400 },
       'attention',
-      'jobs: 100000 or more due jobs nobody takes, the oldest for 6 min 40 s. Is a worker running?',
+      'jobs: 100000 or more due jobs nobody takes, the oldest for 6 min 40 s. Is a worker running for their stages?',
     ],
     [
       { exhausted: 1 },
-      'attention',
+      'unhealthy',
       'jobs: 1 queued job without an attempt left, which no claim takes. Retry it, or cancel.',
     ],
     [{ spared: 2 }, 'attention', 'jobs: the database was away; 2 jobs still have time to check in'],
@@ -246,7 +253,7 @@ describe('health', () => {
 
   test('the worst comes first, whichever table it is in', () => {
     const { sentence, details } = healthOf([
-      { ...WELL, exhausted: 1 },
+      { ...WELL, spared: 2 },
       { ...WELL, table: 'asr_jobs', expired: 1, overdueSec: 60 },
     ])
     expect(sentence).toStartWith('asr_jobs: 1 running job past its deadline')
@@ -381,5 +388,34 @@ describe('history', () => {
     expect(sum(inSec(-60))).toBe(1)
     history.addDepth(inSec(120), { queued: 0, processing: 0 })
     expect(sum(NOW)).toBe(0)
+  })
+})
+
+describe('a timeline', () => {
+  const told = (type: string, pct: number | null, attempt = 1): ToldEvent => ({
+    at: null,
+    type,
+    details: pct === null ? { attempt } : { attempt, pct },
+  })
+
+  test('has progress that nothing interrupted as one line, and everything else as it was', () => {
+    const flood = [1, 2, 3].map((pct) => told('progress', pct))
+    const events = [told('processing', null), ...flood, told('note', null), told('progress', 9), told('done', null)]
+    expect(withoutProgressRuns(events, 'progress').map(({ type, details }) => [type, details])).toEqual([
+      ['processing', { attempt: 1 }],
+      ['progress', { attempt: 1, pct: 3, from: 1, told: 3 }],
+      ['note', { attempt: 1 }],
+      ['progress', { attempt: 1, pct: 9 }],
+      ['done', { attempt: 1 }],
+    ])
+  })
+
+  test('does not mix the progress of two attempts', () => {
+    const events = [told('progress', 5), told('progress', 1, 2), told('progress', 2, 2)]
+    expect(withoutProgressRuns(events, 'progress').map(({ details }) => details)).toEqual([
+      { attempt: 1, pct: 5 },
+      { attempt: 2, pct: 2, from: 1, told: 2 },
+    ])
+    expect(withoutProgressRuns(events, null)).toEqual(events)
   })
 })

@@ -10,7 +10,7 @@ import { eventColumns, momentWords } from '../event-words.ts'
 import { findAll, sayNowhere } from '../one-job.ts'
 import { TABLE } from '../options.ts'
 import type { Column } from '../table.ts'
-import { harmless } from '../text.ts'
+import { harmless, harmlessLines } from '../text.ts'
 
 interface Options {
   table?: string
@@ -45,6 +45,9 @@ function describe(details: JobDetails, isAmbiguous: boolean, context: Context<Op
   const stage = job.stage === null ? '' : `, stage ${job.stage}`
   out.print(`${out.paint('bold', harmless(`${job.table} › ${job.id}${stage}`, 1000))}\n`)
   line('now', now)
+  const reason = job.status === 'failed' ? (job.failReason ?? '').trim() : ''
+  // The sentence has its first line only; what a program said last may stand further down.
+  if (reason !== '' && !now.includes(`${reason})`)) out.print(`  reason  ${inLines(reason)}\n`)
   line('next', next)
   if (advice !== null) line('advice', advice)
   if (actions.length > 0) out.print('\n')
@@ -67,6 +70,10 @@ function describe(details: JobDetails, isAmbiguous: boolean, context: Context<Op
     }
   }
   out.print('\n')
+}
+
+function inLines(text: string): string {
+  return harmlessLines(text.replaceAll('\r\n', '\n')).split('\n').join('\n          ')
 }
 
 function meaning(action: Action, { status }: JobDetails['job']): string {

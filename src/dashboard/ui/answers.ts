@@ -44,4 +44,6 @@ export interface Session {
   pollSec: number
   tables: string[]
   database: string
+  /** How the command line is called there. */
+  cli: string
 }

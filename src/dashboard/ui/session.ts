@@ -20,13 +20,20 @@ export interface Order {
   title: string
   effect: string
   verb: string
-  /** The same for a terminal. */
+  /** The same for a terminal, behind the program's name. */
   command: string
   /** Does it, and answers what to say then. */
   send: (reason: string) => Promise<string>
 }
 
-export const NOBODY: Session = { hasActions: false, actor: null, pollSec: 2, tables: [], database: '' }
+export const NOBODY: Session = {
+  hasActions: false,
+  actor: null,
+  pollSec: 2,
+  tables: [],
+  database: '',
+  cli: 'bun run cli',
+}
 
 export const SessionContext = createContext<SessionState>({
   session: NOBODY,

@@ -16,9 +16,7 @@ export function FailuresPage(): preact.JSX.Element {
     <>
       <Trouble error={error} hasData={data !== null} />
       {data !== null && withSome.length === 0 && <p>No job has failed.</p>}
-      {withSome.length > 0 && (
-        <ActionsHint command={`bun run cli retry --table … --code … --stage … --reason '...' --yes`} />
-      )}
+      {withSome.length > 0 && <ActionsHint command={`retry --table … --code … --stage … --reason '...' --yes`} />}
       {withSome.map(({ table, groups }) => (
         <section key={table}>
           <h2>{table}</h2>

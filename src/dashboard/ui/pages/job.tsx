@@ -24,7 +24,8 @@ export function JobPage({ table, id }: { table: string; id: string }): preact.JS
       </h2>
       <section class="explanation" aria-label="What is, and what happens next">
         <p class="sentence">{capital(explanation.now)}.</p>
-        <p>{capital(explanation.next)}.</p>
+        {hasMore(job) && <p class="text reason">{job.failReason}</p>}
+        <p>Next: {plain(explanation.next)}.</p>
         {explanation.advice !== null && (
           <p class="advice">
             {capital(explanation.advice)}
@@ -119,6 +120,11 @@ function Timeline({ timeline, now }: { timeline: Details['timeline']; now: numbe
 function told(key: string, value: unknown): string {
   if (typeof value === 'string') return key === 'due' ? utc(value) : value
   return JSON.stringify(value)
+}
+
+/** The sentence has the first line of it only. */
+function hasMore({ status, failReason }: Details['job']): boolean {
+  return status === 'failed' && failReason !== null && (failReason.length > 160 || failReason.trim().includes('\n'))
 }
 
 function capital(text: string): string {

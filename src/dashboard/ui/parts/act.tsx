@@ -60,7 +60,7 @@ function orderFor(action: Action, job: Job, onDone: () => void): Order {
     title: `${verb} job ${id}?`,
     effect,
     verb,
-    command: `bun run cli ${commandFor(action, job)}`,
+    command: commandFor(action, job),
     async send(reason) {
       await order('/api/act', { action, table, id, seen: { status, attempt, holder }, reason })
       onDone()
@@ -97,7 +97,7 @@ function orderForAll({ action, table, filter, count }: Group, onDone: () => void
     title: `${verb} ${jobs}${which === '' ? '' : ` with ${which}`}?`,
     effect: BULK_EFFECTS[action],
     verb: `${verb} ${count}`,
-    command: `bun run cli ${commandForAll(action, table, filter)}`,
+    command: commandForAll(action, table, filter),
     async send(reason) {
       const request = { action, table, filter, atMost: count, reason }
       const { moved, refused, why } = await order<BulkAnswer>('/api/act-on-all', request)
@@ -120,7 +120,9 @@ export function ActionsHint({ command }: { command: string }): preact.JSX.Elemen
   return (
     <p class="hint">
       Actions are off here: start with OPERATOR_TOKEN set to allow them, or do it by command line:
-      <code>{command}</code>
+      <code>
+        {session.cli} {command}
+      </code>
     </p>
   )
 }

@@ -55,7 +55,10 @@ export function OrderWindow({ order, onClose }: { order: Order; onClose: () => v
             maxLength={500}
             required
             value={reason}
-            onInput={(event) => setReason(event.currentTarget.value)}
+            onInput={(event) => {
+              setReason(event.currentTarget.value)
+              setProblem(null)
+            }}
           />
         </label>
         {problem !== null && (
@@ -76,7 +79,9 @@ export function OrderWindow({ order, onClose }: { order: Order; onClose: () => v
         </div>
         <details>
           <summary>The same by command line</summary>
-          <code>{plain(order.command)}</code>
+          <code>
+            {session.cli} {plain(order.command)}
+          </code>
         </details>
       </form>
     </Dialog>
