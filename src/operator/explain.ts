@@ -126,8 +126,8 @@ function explainQueued(job: JobView, settings: ExplainSettings, lastEnd: string 
       actions: canRaiseAttempts ? ['retry', 'cancel'] : ['cancel'],
     }
   }
-  const ending = lastEnd ?? job.failCode
-  const last = ending && job.attempt > 0 ? `; the last attempt ended with ${inShort(ending)}` : ''
+  const ending = lastEnd === null ? job.failCode && ` with ${job.failCode}` : `: ${inShort(lastEnd)}`
+  const last = ending ? `; the last attempt ended${ending}` : ''
   const attempts = `${job.attempt} of ${job.maxAttempts} attempts used${last}`
   if (!job.isDue) {
     const next = job.dueAt
