@@ -163,7 +163,7 @@ describe.if(BROWSER !== null)('in a browser', () => {
     const { leases, lease } = await held(id)
     await open(jobAddress(id))
     await see(/^Held by live-worker, attempt 1 of 3, last heartbeat .* ago, lease ends in/)
-    await see(/If nothing happens it is requeued at .* and runs again at/)
+    await see(/Next: if nothing happens it is requeued at .* and runs again at/)
     await page.getByRole('button', { name: 'Cancel' }).click()
     await confirm('Cancel', 'wrong source')
     await see('Failed: cancelled (wrong source), after attempt 1 of 3.')
