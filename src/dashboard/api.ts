@@ -15,6 +15,7 @@ import { filterOf, ORDERS, queryOf, QUESTIONS, understand } from './questions.ts
 export interface ApiOptions {
   operator: Operator
   access: Access
+  /** The passes of the reaper in this process; null when there is none. */
   passes: PassLog | null
   settings: readonly SettingInForce[]
   database: string

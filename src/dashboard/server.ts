@@ -1,25 +1,12 @@
 /** What an operator sees in a browser, with /metrics and health beside it, on one port. */
-import type { SettingInForce } from '../config/describe.ts'
-import type { Operator } from '../operator/operator.ts'
 import { success } from '../result.ts'
-import type { Log } from '../telemetry/log.ts'
 import { answerTelemetry, listen, type Listening, type TelemetryOptions } from '../telemetry/server.ts'
 import { type AccessOptions, createAccess } from './access.ts'
-import { createApi } from './api.ts'
+import { type ApiOptions, createApi } from './api.ts'
 import { createPage, PAGE_HEADERS } from './page.ts'
-import type { PassLog } from './passes.ts'
 
-export interface DashboardOptions extends TelemetryOptions, AccessOptions {
+export interface DashboardOptions extends TelemetryOptions, AccessOptions, Omit<ApiOptions, 'access'> {
   port: number
-  operator: Operator
-  /** The passes of the reaper in this process; null when there is none. */
-  passes: PassLog | null
-  settings: readonly SettingInForce[]
-  database: string
-  /** How a person calls the command line here: `bun run cli`. */
-  cli: string
-  shutdownTimeoutSec: number
-  log: Log
 }
 
 const MAX_BODY_BYTES = 16 * 1024
