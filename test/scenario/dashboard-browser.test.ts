@@ -116,6 +116,14 @@ describe.if(BROWSER !== null)('in a browser', () => {
     await see('the storage is back')
   })
 
+  test('a reason of many lines is shown whole: what a program said last may stand in the last of them', async () => {
+    const said = `E'Invalid input\\n  expected string\\n  at payload.source'`
+    const id = await insertJob(database.sql, 'jobs', { ...FAILED, fail_reason: said })
+    await open(jobAddress(id))
+    await see('Failed: TIMEOUT (Invalid input…), after attempt 3 of 3.')
+    expect(await page.locator('.reason').textContent()).toEndWith('at payload.source')
+  })
+
   test('an action without a reason is not sent, and says what is missing', async () => {
     const id = await insertJob(database.sql, 'jobs', FAILED)
     await open(jobAddress(id))

@@ -24,7 +24,7 @@ export function JobPage({ table, id }: { table: string; id: string }): preact.JS
       </h2>
       <section class="explanation" aria-label="What is, and what happens next">
         <p class="sentence">{capital(explanation.now)}.</p>
-        {hasMore(job) && <p class="text reason">{job.failReason}</p>}
+        {hasMore(data) && <p class="text reason">{job.failReason}</p>}
         <p>Next: {plain(explanation.next)}.</p>
         {explanation.advice !== null && (
           <p class="advice">
@@ -122,9 +122,9 @@ function told(key: string, value: unknown): string {
   return JSON.stringify(value)
 }
 
-/** The sentence has the first line of it only. */
-function hasMore({ status, failReason }: Details['job']): boolean {
-  return status === 'failed' && failReason !== null && (failReason.length > 160 || failReason.trim().includes('\n'))
+/** The sentence may have the first line of it only. */
+function hasMore({ job, explanation }: Details): boolean {
+  return job.status === 'failed' && job.failReason !== null && !explanation.now.includes(job.failReason.trim())
 }
 
 function capital(text: string): string {
